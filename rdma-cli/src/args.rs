@@ -115,7 +115,7 @@ pub(crate) enum Command {
                       that is killed (SIGKILL) leaves .tb5-*.part, which is not continued: remove it.\n\n\
                       Examples: tb5 copy model.bin copy.bin; tb5 copy -r IN OUT --cables 2 --fault unplug@2ms@1; tb5 copy model.bin \
                       mini:; tar c IN | tb5 copy - mini:in.tar.\n\n\
-                      Exit codes: 0 done, 1 failed, 2 usage."
+                      Exit codes: 0 done, 1 failed, 2 usage, 130 after Ctrl-C."
     )]
     Copy(Copy),
     /// Show devices, ping, a copy, an all_reduce and an unplugged cable, and write a report for a browser
@@ -191,7 +191,8 @@ pub(crate) enum Command {
                       object follows for each peer that was answered.\n\n\
                       Examples: tb5 serve; tb5 serve --into /data --key secret; then, on another machine: tb5 ping mini:; tb5 bw mini:; \
                       tb5 copy model.bin mini:.\n\n\
-                      Exit codes: 0 stopped by Ctrl-C, 1 failed, 2 usage."
+                      Exit codes: 0 stopped by Ctrl-C or SIGTERM, 1 failed, 2 usage. A script that starts it in the background ends it by \
+                      SIGTERM: its shell has the job ignore SIGINT."
     )]
     Serve(Serve),
     /// Reproduce failures seen in the field on the simulator

@@ -1,7 +1,6 @@
 //! The Macs and cables that an argument names
 
 use std::fmt;
-use std::io::{self, Read as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -9,7 +8,7 @@ use rdma_sim::topology::{Shape, Topology};
 use rdma_sim_verbs::shared::{SettingsError, topology, topology_in};
 
 use crate::failure::{Failure, at, is_standard};
-use crate::file::standard_input;
+use crate::file::{read_text, standard_input};
 
 /// A shape, a file, or standard input, which holds TOML or JSON
 pub(crate) fn read(text: &str, hosts: Option<usize>) -> Result<Topology> {
@@ -24,8 +23,7 @@ fn read_any(text: &str, hosts: Option<usize>) -> Result<Topology> {
     if !is_standard(text) {
         return topology(text, hosts).map_err(explain);
     }
-    let content = io::read_to_string(standard_input()?.take(MAX_LEN));
-    let content = content.context("standard input: cannot be read")?;
+    let content = read_text(standard_input()?, MAX_LEN).context("standard input: cannot be read")?;
     let is_json = serde_json::from_str::<serde::de::IgnoredAny>(&content).is_ok();
     topology_in("standard input", &content, is_json, hosts).map_err(explain)
 }
@@ -48,5 +46,5 @@ fn explain(error: SettingsError) -> anyhow::Error {
     }
 }
 
-/// More than the largest topology has, in bytes.
+/// More than the largest topology has, in bytes: rdma-sim-verbs reads no longer file.
 const MAX_LEN: u64 = 16 << 20;

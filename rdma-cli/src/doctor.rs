@@ -1,5 +1,7 @@
 //! `tb5 doctor`: checks and their remedies
 
+use std::io;
+
 use rdma_doctor::report::Platform;
 use rdma_doctor::{Diagnosis, Finding, Host, Verdict, diagnose};
 use serde::Serialize;
@@ -7,7 +9,7 @@ use serde::Serialize;
 use crate::args::Doctor;
 use crate::failure::is_standard;
 use crate::file::reserve_standard_output;
-use crate::report::{Output, plain, table};
+use crate::report::{Output, is_coloured, plain, table};
 use crate::{Failure, progress, recorded};
 
 #[derive(Debug, Serialize)]
@@ -95,13 +97,30 @@ fn text(hosts: &[Host], diagnosis: &Diagnosis, report: &DiagnosisOutput<'_>) -> 
     let mut lines: Vec<_> = hosts.iter().map(recorded::summary).collect();
     lines.extend(report.recorded.as_ref().map(|path| format!("recorded in {path}")));
     let mut lines: Vec<_> = lines.iter().map(|line| plain(line)).collect();
-    lines.push(table(diagnosis.findings.iter().map(|finding| row(finding, hosts.len() > 1))));
+    let findings = table(diagnosis.findings.iter().map(|finding| row(finding, hosts.len() > 1)));
+    lines.push(if is_coloured(&io::stdout()) { coloured(&findings) } else { findings });
     for host in hosts.iter().filter(|host| host.report.devices.as_deref() == Some(&[])) {
         lines.push(plain(&format!("{} has no RDMA", host.label)));
     }
     let DiagnosisOutput { verdict, ok, unknown, warn, fail, .. } = report;
     lines.push(format!("verdict: {verdict} ({ok} ok, {unknown} unknown, {warn} warn, {fail} fail)"));
     lines.join("\n")
+}
+
+/// The table with the verdicts in colour that call for something, at the beginnings of lines
+fn coloured(table: &str) -> String {
+    let colours = [(Verdict::Fail, "31"), (Verdict::Warn, "33")];
+    let line = |line: &str| {
+        let found = colours.iter().find_map(|(verdict, colour)| {
+            let verdict = verdict.to_string();
+            let (before, after) = line.split_once(&verdict)?;
+            // Evidence is further to the right.
+            let is_verdict = before.len() < 2 && before.trim().is_empty() && after.starts_with(' ');
+            is_verdict.then(|| format!("{before}\x1b[{colour}m{verdict}\x1b[0m{after}"))
+        });
+        found.unwrap_or_else(|| line.to_owned())
+    };
+    table.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn row(finding: &Finding, names_host: bool) -> [String; 4] {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Display, Path};
 
+use crate::report::plain;
+
 /// A failure that has an exit code of its own, or no message; all others print their error and end with exit code 1
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -39,9 +41,9 @@ fn named<'a>(path: &'a Path, standard: &'a str) -> Display<'a> {
     if is_standard(path) { Path::new(standard).display() } else { path.display() }
 }
 
-/// The message that something is wrong with the file at `path`
+/// The message that something is wrong with the file at `path`, whose name a peer may have chosen
 pub(crate) fn at(path: &Path, what: impl fmt::Display) -> String {
-    format!("{}: {what}", shown(path))
+    format!("{}: {what}", plain(&shown(path).to_string()))
 }
 
 /// Whether an argument is `-`, which stands for standard input or output

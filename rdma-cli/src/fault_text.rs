@@ -1,6 +1,6 @@
 //! The text of faults for a fabric, as `tb5 run --fault` and `tb5 fabric` take it: that of a plan, without a time if it fires at once
 
-use rdma_sim::fault::FaultReason;
+use rdma_sim::fault::{FaultError, FaultReason};
 use rdma_sim::{Fault, FaultPlan, Topology};
 
 use crate::failure::Failure;
@@ -8,20 +8,29 @@ use crate::failure::Failure;
 /// Parses faults that are separated by semicolons; one without a trigger fires at `now_ms`, in milliseconds of the fabric
 pub(crate) fn parse(text: &str, now_ms: u64, topology: &Topology) -> Result<FaultPlan, Failure> {
     let faults = text.split(';').map(str::trim).filter(|fault| !fault.is_empty());
-    let plan = faults.map(|fault| parse_one(fault, now_ms)).collect::<Result<Vec<_>, _>>()?;
-    let plan = FaultPlan(plan);
-    plan.check(topology).map_err(Failure::usage)?;
-    Ok(plan)
+    let plan = faults.map(|fault| parse_one(fault, now_ms, topology)).collect::<Result<Vec<_>, _>>()?;
+    if plan.is_empty() {
+        let form = "[at TIME | after N frames] TARGET NAME [ARGUMENT]";
+        return Err(Failure::Usage(format!(
+            "there is no fault in {text:?}: write {form}, such as a:rdma_en2 unplug"
+        )));
+    }
+    Ok(FaultPlan(plan))
 }
 
-fn parse_one(text: &str, now_ms: u64) -> Result<Fault, Failure> {
+fn parse_one(text: &str, now_ms: u64, topology: &Topology) -> Result<Fault, Failure> {
     let words: Vec<_> = text.split_whitespace().collect();
     let at_once = match words[0] {
         "at" | "after" => String::new(),
         _ => format!("at {now_ms}ms "),
     };
     let read = |text: &str| format!("{at_once}{text}").parse::<Fault>();
-    read(text).map_err(|mut error| {
+    // Errors quote what the user wrote, without the time that is added to it.
+    let usage = |mut error: FaultError| {
+        text.clone_into(&mut error.text);
+        Failure::usage(error)
+    };
+    let fault = read(text).map_err(|error| {
         // The words as the user would have to write them, if the name comes before the target.
         let start = if words[0] == "at" { 2 } else { 3 * usize::from(words[0] == "after") };
         let mut swapped = words.clone();
@@ -35,9 +44,18 @@ fn parse_one(text: &str, now_ms: u64) -> Result<Fault, Failure> {
                 return Failure::Usage(why);
             }
         }
-        text.clone_into(&mut error.text);
-        Failure::usage(error)
-    })
+        if let (FaultReason::Incomplete, [kind, time, ..]) =
+            (&error.reason, &text.split('@').collect::<Vec<_>>()[..])
+        {
+            return Failure::Usage(format!(
+                "fault {text:?}: KIND@TIME is for `tb5 copy`: write `at {time} TARGET {kind}`, with a target such as a:rdma_en2"
+            ));
+        }
+        usage(error)
+    })?;
+    let plan = FaultPlan(vec![fault.clone()]);
+    plan.check(topology).map_err(usage)?;
+    Ok(fault)
 }
 
 #[cfg(test)]
@@ -65,7 +83,10 @@ mod tests {
             ("a explode", "fault \"a explode\": no fault is called \"explode\""),
             ("a unplug", "fault \"a unplug\": unplug happens to a port"),
             ("a:rdma_en99 unplug", "no device"),
-            ("z kill", "no host"),
+            ("", "there is no fault in \"\": write [at TIME"),
+            (" ; ", "there is no fault in"),
+            ("z kill", "fault \"z kill\": the topology has no host"),
+            ("unplug@2ms@1", "write `at 2ms TARGET unplug`"),
             ("a:rdma_en2", "ends too early"),
             ("at", "ends too early"),
             ("unplug a:rdma_en2", "comes before the name: write \"a:rdma_en2 unplug\""),

@@ -8,11 +8,12 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use tempfile::NamedTempFile;
 
 use crate::failure::{Failure, at, is_standard};
 use crate::report::{Output, keep_standard_output, note, print_all};
+use crate::signals::hold;
 
 /// Fails unless `found` is a regular file
 pub(crate) fn require_regular(path: &Path, found: &Metadata) -> Result<()> {
@@ -101,7 +102,19 @@ impl Replacement {
         if path.file_name().is_none() {
             bail!(at(path, "the path names no file"));
         }
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let path = match (fs::canonicalize(path), &existing) {
+            (Err(_), None) => path.to_owned(),
+            (Ok(found), None) => found,
+            // The name of an open file without one, such as /dev/stdout, leads nowhere: the link itself would be replaced.
+            (found, Some(existing)) => {
+                let is_there = |found: &PathBuf| {
+                    fs::symlink_metadata(found)
+                        .is_ok_and(|found| Identity::of(&found) == Identity::of(existing))
+                };
+                let lost = || at(path, "is a symbolic link to a file that has no name any more");
+                found.ok().filter(is_there).with_context(lost)?
+            }
+        };
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
             _ => PathBuf::from("."),
@@ -246,6 +259,14 @@ pub(crate) fn open(path: &Path) -> Result<Box<dyn io::Read>> {
     Ok(Box::new(File::open(path).with_context(|| at(path, "cannot be read"))?))
 }
 
+/// The text of a file of at most `most` bytes: another one, such as /dev/zero, would take all memory
+pub(crate) fn read_text(from: impl io::Read, most: u64) -> Result<String> {
+    let mut text = Vec::new();
+    from.take(most + 1).read_to_end(&mut text)?;
+    ensure!(text.len() as u64 <= most, "is longer than {most} bytes");
+    String::from_utf8(text).map_err(|_| anyhow!("is not UTF-8 text"))
+}
+
 /// Standard input, which only one argument can name
 pub(crate) fn standard_input() -> Result<io::Stdin, Failure> {
     static IS_TAKEN: AtomicBool = AtomicBool::new(false);
@@ -255,30 +276,24 @@ pub(crate) fn standard_input() -> Result<io::Stdin, Failure> {
     Ok(io::stdin())
 }
 
-/// A file that can be written, before there is something to write; `-` is standard output
-pub(crate) struct Reserved(Option<Replacement>);
-
-impl Reserved {
-    pub(crate) fn create(path: &Path) -> Result<Self> {
-        let file = (!is_standard(path)).then(|| Replacement::create(path, 0o666));
-        Ok(Self(file.transpose()?))
+/// Fails if the file at `path` cannot be created, before there is something to write; `-` is standard output
+pub(crate) fn require_writable(path: &Path) -> Result<()> {
+    if is_standard(path) {
+        return Ok(());
     }
-
-    /// Writes the file as a whole
-    pub(crate) fn write(self, text: &str) -> Result<()> {
-        match self.0 {
-            Some(mut file) => {
-                file.write(text.as_bytes())?;
-                file.finish()
-            }
-            None => print_all(&mut text.as_bytes()).map(drop),
-        }
-    }
+    hold(|| Replacement::create(path, 0o666).map(drop))
 }
 
 /// Writes a file as a whole, or to standard output if `path` is `-`
 pub(crate) fn write_all(path: &Path, text: &str) -> Result<()> {
-    Reserved::create(path)?.write(text)
+    if is_standard(path) {
+        return print_all(&mut text.as_bytes()).map(drop);
+    }
+    hold(|| {
+        let mut file = Replacement::create(path, 0o666)?;
+        file.write(text.as_bytes())?;
+        file.finish()
+    })
 }
 
 /// Whether this is a regular file with one name, of the owner of `own`

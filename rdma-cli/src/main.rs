@@ -39,6 +39,7 @@ mod sizes;
 mod topo;
 mod verbose;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -51,8 +52,12 @@ use crate::failure::Failure;
 use crate::signals::Interrupted;
 
 fn main() -> ExitCode {
-    let matches = Args::command().try_get_matches().unwrap_or_else(|error| nearest::named(error).exit());
-    let args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let parsed = Args::command().try_get_matches().map_err(nearest::named);
+    let parsed = parsed.and_then(|matches| Ok((Args::from_arg_matches(&matches)?, matches)));
+    let (args, matches) = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => return refuse(&error),
+    };
     if args.quiet {
         report::be_quiet();
     }
@@ -84,6 +89,17 @@ fn main() -> ExitCode {
             let interrupted = error.chain().find_map(|cause| cause.downcast_ref::<Interrupted>());
             interrupted.map_or(ExitCode::FAILURE, |interrupted| ExitCode::from(interrupted.exit_code()))
         }
+    }
+}
+
+/// Prints what clap has to say: an error of the arguments, or the help that was asked for
+fn refuse(error: &clap::Error) -> ExitCode {
+    match error.print().and_then(|()| io::stdout().flush()) {
+        Err(why) if !error.use_stderr() && why.kind() != io::ErrorKind::BrokenPipe => {
+            report::error(&anyhow::Error::new(why).context("standard output: cannot be written"));
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::from(error.exit_code() as u8),
     }
 }
 

@@ -16,19 +16,21 @@ use serde_json::{Map, Value};
 
 use crate::args::ProviderArgs;
 use crate::failure::{at, shown};
-use crate::file;
 use crate::report::Output;
+use crate::{file, progress};
 
 /// Longer than any report of a real host
 const MAX_BYTES: u64 = 4 << 20;
 
 /// Inspects this machine
 pub(crate) fn this_machine() -> Host {
+    let progress = progress::spinner("inspecting this machine");
     let mut report = collect();
     #[cfg(unix)]
     if let Ok(program) = std::env::current_exe() {
         provider_probe::run_in_process(&mut report, program, &["provider"], PROBE_TIMEOUT);
     }
+    progress.finish_and_clear();
     Host::new("this machine", report)
 }
 

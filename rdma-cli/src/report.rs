@@ -1,6 +1,6 @@
 //! Output: one JSON object, or text
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -117,6 +117,12 @@ pub(crate) fn print_line(text: &str) -> anyhow::Result<bool> {
     written(out.write_all(line.as_bytes()).and_then(|()| out.flush()), "standard output")
 }
 
+/// Whether output goes to a terminal that wants colours
+pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    stream.is_terminal() && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
+}
+
 /// Copies all of `bytes` to standard output, and returns whether they are read to their end
 pub(crate) fn print_all(bytes: &mut impl io::Read) -> anyhow::Result<bool> {
     let mut out = io::stdout().lock();
@@ -141,17 +147,18 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "tb5: {}", plain(text));
 }
 
-/// Prints an error and its sources to standard error
+/// Prints an error and its sources to standard error, without control characters but for the ends of lines
 pub(crate) fn error(error: &anyhow::Error) {
     let mut text = format!("tb5: {error}");
     for source in error.chain().skip(1).map(ToString::to_string) {
         // An error may repeat the text of its source.
-        if !text.ends_with(&source) {
+        if !text.contains(&source) {
             text = format!("{text}: {source}");
         }
     }
+    let text: Vec<_> = text.lines().map(plain).collect();
     // There is no other place to report a failed write to standard error.
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", text.join("\n"));
 }
 
 /// Wall-clock time since the start of the work

@@ -22,21 +22,84 @@ static ENDS: Mutex<Vec<SigId>> = Mutex::new(Vec::new());
 /// [listens](Interrupt::listen) itself
 #[cfg(unix)]
 pub(crate) fn end_on_signals() -> io::Result<()> {
-    // A progress bar may stand in the line of a terminal.
-    let erased = if io::stderr().is_terminal() { "\r\x1b[2K" } else { "" };
-    let message = format!("{erased}tb5: {INTERRUPTED}\n");
+    let message = end_message();
     let mut ends = ENDS.lock().unwrap_or_else(PoisonError::into_inner);
     for signal in SIGNALS.into_iter().filter(|signal| !is_ignored(*signal)) {
         let message = message.clone();
         let end = move || {
-            // SAFETY: the bytes are those of the string.
-            unsafe { libc::write(libc::STDERR_FILENO, message.as_ptr().cast(), message.len()) };
-            signal_hook::low_level::exit(exit_code(signal).into());
+            if !HOLD.takes(signal) {
+                end(signal, &message);
+            }
         };
-        // SAFETY: the action makes two system calls and nothing else, which is permitted in a handler.
+        // SAFETY: the action changes an atomic number and makes two system calls, which is permitted in a handler.
         ends.push(unsafe { signal_hook::low_level::register(signal, end) }?);
     }
     Ok(())
+}
+
+/// Does work that leaves a temporary file behind if the program ends meanwhile: a signal of [`end_on_signals`] ends it afterwards
+///
+/// A second signal ends the program at once.
+#[cfg(unix)]
+pub(crate) fn hold<T>(work: impl FnOnce() -> T) -> T {
+    HOLD.begin();
+    let done = work();
+    if let Some(signal) = HOLD.release() {
+        end(signal, &end_message());
+    }
+    done
+}
+
+#[cfg(not(unix))]
+pub(crate) fn hold<T>(work: impl FnOnce() -> T) -> T {
+    work()
+}
+
+#[cfg(unix)]
+static HOLD: Hold = Hold(AtomicUsize::new(Hold::NONE));
+
+/// Whether signals are held back, and the one that came meanwhile: changed by handlers
+#[cfg(unix)]
+struct Hold(AtomicUsize);
+
+#[cfg(unix)]
+impl Hold {
+    const NONE: usize = 0;
+    const HELD: usize = 1;
+    /// The number of a signal is added.
+    const SIGNAL: usize = 2;
+
+    fn begin(&self) {
+        self.0.store(Self::HELD, Ordering::SeqCst);
+    }
+
+    /// Whether a signal is held back; the first one is
+    fn takes(&self, signal: i32) -> bool {
+        let taken = Self::SIGNAL + signal as usize;
+        self.0.compare_exchange(Self::HELD, taken, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// Holds signals back no longer, and returns the one that came
+    fn release(&self) -> Option<i32> {
+        let before = self.0.swap(Self::NONE, Ordering::SeqCst);
+        before.checked_sub(Self::SIGNAL).map(|signal| signal as i32)
+    }
+}
+
+/// The message of a program that ends by [`end_on_signals`]
+#[cfg(unix)]
+fn end_message() -> String {
+    // A progress bar may stand in the line of a terminal.
+    let erased = if io::stderr().is_terminal() { "\r\x1b[2K" } else { "" };
+    format!("{erased}tb5: {INTERRUPTED}\n")
+}
+
+/// Ends the program at once; may be called by a handler
+#[cfg(unix)]
+fn end(signal: i32, message: &str) {
+    // SAFETY: the bytes are those of the string.
+    unsafe { libc::write(libc::STDERR_FILENO, message.as_ptr().cast(), message.len()) };
+    signal_hook::low_level::exit(exit_code(signal).into());
 }
 
 /// Makes a write beyond the limit of file size fail, after which the temporary file is removed, instead of ending the program
@@ -141,4 +204,22 @@ fn is_ignored(signal: i32) -> bool {
 #[cfg(not(unix))]
 fn is_ignored(_: i32) -> bool {
     false
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    /// Catches a signal that gets lost while another thread handles it, and one that ends the program between.
+    #[test]
+    fn the_first_signal_is_held_back() {
+        let hold = Hold(AtomicUsize::new(Hold::NONE));
+        assert!(!hold.takes(SIGINT));
+        hold.begin();
+        assert!(hold.takes(SIGTERM) && !hold.takes(SIGINT));
+        assert_eq!(hold.release(), Some(SIGTERM));
+        assert!(!hold.takes(SIGINT));
+        hold.begin();
+        assert_eq!(hold.release(), None);
+    }
 }

@@ -23,18 +23,18 @@ impl Sizes {
 
     pub(crate) fn parse(text: &str, most: u64) -> Result<Self, String> {
         let (first, last) = text.split_once("..").unwrap_or((text, text));
-        let (Some(first), Some(last)) = (bytes(first), bytes(last)) else {
+        let (Some(low), Some(high)) = (bytes(first), bytes(last)) else {
             return Err("write A..B, whole numbers of B, KiB, MiB or GiB, such as 4..256MiB".to_owned());
         };
-        if first > last {
+        if low > high {
             return Err(format!(
-                "there are no sizes in {text}: write the smaller size first, such as 4..256MiB"
+                "there are no sizes in {text}: write the smaller size first: {last}..{first}"
             ));
         }
-        if first == 0 || last > most {
+        if low == 0 || high > most {
             return Err(format!("sizes are 1B to {}", self::text(most)));
         }
-        Ok(Self { first, last })
+        Ok(Self { first: low, last: high })
     }
 
     /// The sizes, smallest first
@@ -94,7 +94,7 @@ mod tests {
         {
             assert!(Sizes::parse(text, 1 << 30).unwrap_err().starts_with("write A..B"), "{text}");
         }
-        assert!(Sizes::parse("8..4", 8).unwrap_err().contains("smaller size first"));
+        assert!(Sizes::parse("8..4B", 8).unwrap_err().ends_with("smaller size first: 4B..8"));
         for text in ["0..4", "1..2GiB"] {
             assert_eq!(Sizes::parse(text, 1 << 30).unwrap_err(), "sizes are 1B to 1GiB");
         }

@@ -140,14 +140,16 @@ provider! {
 }
 
 impl Provider {
-    /// Loads the provider of the system: `librdma.dylib` on macOS, `libibverbs.so.1` elsewhere, or the library that the environment
+    /// Loads the provider of the system: `/usr/lib/librdma.dylib` on macOS, `libibverbs.so.1` elsewhere, or the library that the environment
     /// variable `RDMA_PROVIDER` names
+    ///
+    /// On macOS it is named by its path: cargo has libraries looked for among what it built, where the simulated provider has the same name.
     ///
     /// # Errors
     ///
     /// [`LoadError::Absent`] if there is no such library, and [`LoadError::MissingSymbol`] if it is not a verbs provider.
     pub fn load() -> Result<Arc<Self>, LoadError> {
-        let system = if cfg!(target_os = "macos") { "librdma.dylib" } else { "libibverbs.so.1" };
+        let system = if cfg!(target_os = "macos") { "/usr/lib/librdma.dylib" } else { "libibverbs.so.1" };
         let path = std::env::var_os(VARIABLE).unwrap_or_else(|| system.into());
         // SAFETY: the library is the system's, or the user's choice for this process, as those of the dynamic loader's variables are.
         unsafe { Self::load_from(Path::new(&path)) }

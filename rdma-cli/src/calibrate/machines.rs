@@ -72,7 +72,7 @@ struct Served {
 
 /// Asks the machine `peer`
 pub(super) fn ask(args: &Arguments, peer: &Meeting, output: Output) -> Result<()> {
-    let files = Files::create(&args.out)?;
+    let files = Files::require_writable(&args.out)?;
     let (provider, name) = device(args.device.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let options = Options::default().with(args.idle_death, args.error_state);

@@ -9,7 +9,7 @@ use rdma_sim::profile::{Decided, Profile};
 use serde::Serialize;
 
 use crate::failure::{Failure, is_standard, shown};
-use crate::file::Reserved;
+use crate::file::{require_writable, write_all};
 use crate::report::{Output, plain};
 
 #[derive(Debug, Serialize)]
@@ -33,33 +33,32 @@ struct Field {
     why: Option<String>,
 }
 
-/// The files of a calibration, before there is something to write: a calibration takes minutes, and is lost if they cannot be written
+/// Where a calibration is written, as was tried before: it takes minutes, and is lost if the files cannot be written
 pub(super) struct Files {
-    profile: (PathBuf, Reserved),
+    profile: PathBuf,
     /// `None` beside a profile that goes to standard output: there is no name for it.
-    page: Option<(PathBuf, Reserved)>,
+    page: Option<PathBuf>,
 }
 
 impl Files {
-    pub(super) fn create(profile: &Path) -> Result<Self> {
+    pub(super) fn require_writable(profile: &Path) -> Result<Self> {
         let page = (!is_standard(profile)).then(|| profile.with_extension("md"));
         if page.as_deref() == Some(profile) {
             bail!(Failure::usage(
                 "--out: the page has the extension .md: write another one for the profile, such as .toml"
             ));
         }
-        let reserve = |path: PathBuf| Reserved::create(&path).map(|file| (path, file));
-        Ok(Self { profile: reserve(profile.to_owned())?, page: page.map(reserve).transpose()? })
+        std::iter::once(profile).chain(page.as_deref()).try_for_each(require_writable)?;
+        Ok(Self { profile: profile.to_owned(), page })
     }
 
     /// Writes the profile and the page, and prints where they are
     pub(super) fn write(self, findings: &Findings, backend: &'static str, output: Output) -> Result<()> {
         let profile = findings.profile.to_toml();
-        self.profile.1.write(&profile).map_err(|error| unwritten(&error, &profile))?;
-        let page = self.page.map(|(path, file)| file.write(&findings.page()).map(|()| path)).transpose();
-        let page =
-            page.with_context(|| format!("the profile is in {}, and has no page", shown(&self.profile.0)))?;
-        print(findings, &self.profile.0, page.as_deref(), backend, output)
+        write_all(&self.profile, &profile).map_err(|error| unwritten(&error, &profile))?;
+        let page = self.page.iter().try_for_each(|page| write_all(page, &findings.page()));
+        page.with_context(|| format!("the profile is in {}, and has no page", shown(&self.profile)))?;
+        print(findings, &self.profile, self.page.as_deref(), backend, output)
     }
 }
 

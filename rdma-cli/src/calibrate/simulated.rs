@@ -43,7 +43,7 @@ pub(super) fn run(args: &Arguments, output: Output) -> Result<()> {
         bail!(Failure::usage("--device is for two machines: write HOST, or leave it out"));
     }
     require_other(&args.out, &args.profile)?;
-    let files = Files::create(&args.out)?;
+    let files = Files::require_writable(&args.out)?;
     let model = mac::model(args.profile.as_deref().unwrap_or("tb5"))?;
     output.announce(&simulated(1))?;
     let options = Options::default().with(args.idle_death, args.error_state);

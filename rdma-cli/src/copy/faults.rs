@@ -63,6 +63,9 @@ fn parse_one(part: &str, cables: u8) -> Result<Fault, Failure> {
     if part.contains(';') {
         return Err(refuse(&"separate faults with commas, as in unplug@2ms,replug@8ms"));
     }
+    if ["at ", "after "].iter().any(|begin| part.starts_with(begin)) {
+        return Err(refuse(&format!("that is how `tb5 run` takes faults; {FORM}")));
+    }
     let (kind, time, cable) = match part.split('@').map(str::trim).collect::<Vec<_>>()[..] {
         [kind, time] if !kind.is_empty() && !time.is_empty() => (kind, time, "0"),
         [kind, time, cable] if !kind.is_empty() && !time.is_empty() => (kind, time, cable),
@@ -126,6 +129,7 @@ mod tests {
             ("unplug@", "write KIND@TIME"),
             ("unplug@2ms,", "--fault: \"\": write KIND@TIME"),
             ("unplug@1@2@3", "write KIND@TIME"),
+            ("at 2ms a:rdma_en2 unplug", "that is how `tb5 run` takes faults; write KIND@TIME"),
             ("unplug@2ms;replug@8ms", "separate faults with commas, as in unplug@2ms,replug@8ms"),
             ("unplug@2", "\"2\" is not a time: write a whole number of s, ms, us or ns, such as 5ms"),
             ("unplug@2ms@1", "there is no cable \"1\": the only one is 0; --cables adds others"),

@@ -14,7 +14,7 @@ use super::send::Sources;
 use super::transfer::{Done, Transfer};
 use super::words::size;
 use crate::failure::{shown, written};
-use crate::report::{SIMULATOR, Wall, rate, repairs};
+use crate::report::{SIMULATOR, Wall, duration, rate, repairs};
 use crate::signals::Interrupt;
 
 #[derive(Debug, Serialize)]
@@ -125,7 +125,7 @@ impl Simulation {
 impl Copied {
     /// The rows of text output
     pub(super) fn rows(&self, src: &Path, dst: &Path) -> [(&'static str, String); 8] {
-        let CopyResult { virtual_seconds, wall_seconds, cables, reconnects, .. } = self.result;
+        let CopyResult { wall_seconds, cables, reconnects, .. } = self.result;
         let CopyResult { goodput_bytes_per_second: goodput, ceiling_bytes_per_second: ceiling, .. } =
             self.result;
         let CopyResult { blake3, trace_digest, seed, efficiency, .. } = &self.result;
@@ -134,7 +134,10 @@ impl Copied {
             ("copied", format!("{} to {}", shown(src), written(dst))),
             ("size", size(&self.received)),
             ("blake3", format!("{blake3} (verified at both ends)")),
-            ("virtual", format!("{virtual_seconds:.6} s, {}", rate(goodput))),
+            (
+                "virtual",
+                format!("{}, {}", duration((self.end - self.start).as_nanos() as u64), rate(goodput)),
+            ),
             ("ceiling", format!("{}, of which {:.1} %", rate(ceiling), efficiency * 100.0)),
             ("cables", again),
             ("wall", format!("{wall_seconds:.3} s")),

@@ -36,12 +36,11 @@ pub(super) fn remedy(kept: Result<Option<PathBuf>>) -> String {
 pub(super) fn earlier(received: &Received) -> Option<(&'static str, String)> {
     let Received { resumed, discarded, .. } = received;
     let continued = format!("{} were there already", bytes(*resumed));
-    let anew = format!("{} of an earlier copy are of another source: copied anew", bytes(*discarded));
-    let text = match (*resumed > 0, *discarded > 0) {
-        (false, false) => return None,
-        (true, false) => continued,
-        (false, true) => anew,
-        (true, true) => format!("{continued}; {anew}"),
-    };
-    Some(("resumed", text))
+    let anew = format!("{} of an earlier copy, which was of another source", bytes(*discarded));
+    match (*resumed > 0, *discarded > 0) {
+        (false, false) => None,
+        (true, false) => Some(("resumed", continued)),
+        (false, true) => Some(("discarded", anew)),
+        (true, true) => Some(("resumed", format!("{continued}; discarded {anew}"))),
+    }
 }

@@ -49,6 +49,12 @@ impl Host {
         Ok(host)
     }
 
+    /// The processes that this one waits for when the host is dropped
+    pub(super) fn children(&self) -> impl Iterator<Item = u32> {
+        let program = self.ended.is_none().then(|| self.pid());
+        program.into_iter().chain(self.guard.iter().map(|guard| guard.0.id()))
+    }
+
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -9,6 +9,10 @@ mod listening;
 mod net;
 #[cfg(not(target_os = "linux"))]
 mod no_net;
+#[cfg(not(target_os = "linux"))]
+mod no_orphans;
+#[cfg(target_os = "linux")]
+mod orphans;
 mod output;
 mod outside;
 mod provider;
@@ -28,6 +32,9 @@ use self::environment::Environment;
 use self::host::{Host, not_started};
 #[cfg(not(target_os = "linux"))]
 use self::no_net as net;
+#[cfg(not(target_os = "linux"))]
+use self::no_orphans as orphans;
+use self::orphans::Orphans;
 use self::output::{OwnLines, Relay, Stream};
 use self::outside::{End, Outside};
 pub(crate) use self::summary::{Happened, columns, faults_of};
@@ -94,10 +101,12 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
         Host::start(name, number, words, set, &relay, out)
             .map_err(|error| anyhow!("host {name}: {}", not_started(&words[0], &error)))
     };
+    // Dropped after the hosts.
+    let orphans = Orphans::adopt()?;
     let (begun, mut hosts) = (Wall::start(), Vec::new());
     let timeout = args.timeout.map(|timeout| timeout.0);
     let outside = Outside { interrupt: &interrupt, relay: &relay, begun, timeout };
-    let watch = Watch::new(policy, &fabric, wires.as_mut(), &own, &outside);
+    let watch = Watch::new(policy, &fabric, wires.as_mut(), &own, &outside, &orphans);
     let mut end = watch.run(&mut hosts, names.len(), &silences, start)?;
     // The last output may be lost when all programs have succeeded.
     end.add(relay.cause());

@@ -1,13 +1,17 @@
 //! The output of the programs, each line with its host in front
 
-use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read, Write as _};
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use super::cause::Cause;
+use crate::report::is_coloured;
 
 /// Longer lines are printed in pieces.
 const MAX_LINE: u64 = 64 * 1024;
@@ -23,18 +27,17 @@ pub(super) enum Stream {
 
 impl Stream {
     fn is_coloured(self) -> bool {
-        let is_terminal = match self {
-            Self::Stderr => io::stderr().is_terminal(),
-            Self::Stdout => io::stdout().is_terminal(),
-        };
-        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        is_terminal && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
+        match self {
+            Self::Stderr => is_coloured(&io::stderr()),
+            Self::Stdout => is_coloured(&io::stdout()),
+        }
     }
 
     fn write(self, line: &[u8]) -> io::Result<()> {
-        // Both streams may lead to the same terminal.
-        static WRITING: Mutex<()> = Mutex::new(());
-        let _guard = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+        static WRITING: [Mutex<()>; 2] = [Mutex::new(()), Mutex::new(())];
+        // Lines of a terminal are not mixed; one reader that stalls does not hold up the other one.
+        let lock = if self == Self::Stderr && !have_one_reader() { &WRITING[1] } else { &WRITING[0] };
+        let _guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
         match self {
             Self::Stderr => io::stderr().write_all(line),
             Self::Stdout => {
@@ -43,6 +46,18 @@ impl Stream {
             }
         }
     }
+}
+
+/// Whether both streams of this process lead to the same file, pipe or terminal
+fn have_one_reader() -> bool {
+    static SAME: LazyLock<bool> = LazyLock::new(|| {
+        let file = |stream: BorrowedFd<'_>| {
+            let found = File::from(stream.try_clone_to_owned().ok()?).metadata().ok()?;
+            Some((found.dev(), found.ino()))
+        };
+        file(io::stdout().as_fd()) == file(io::stderr().as_fd())
+    });
+    *SAME
 }
 
 const COLOURS: [&str; 6] = ["36", "33", "32", "35", "34", "31"];

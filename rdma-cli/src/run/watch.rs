@@ -11,6 +11,7 @@ use super::faults;
 use super::host::Host;
 use super::listening::is_listening;
 use super::net::Wires;
+use super::orphans::Orphans;
 use super::output::{LAST_LINES_TIMEOUT, OwnLines};
 use super::outside::{End, Outside, POLL_INTERVAL};
 
@@ -50,6 +51,7 @@ pub(super) struct Watch<'a, 'f> {
     wires: Option<&'a mut Wires<'f>>,
     own: &'a OwnLines,
     outside: &'a Outside<'a>,
+    orphans: &'a Orphans,
     started: Duration,
     stage: Stage,
     since: Duration,
@@ -63,10 +65,11 @@ impl<'a, 'f> Watch<'a, 'f> {
         wires: Option<&'a mut Wires<'f>>,
         own: &'a OwnLines,
         outside: &'a Outside<'a>,
+        orphans: &'a Orphans,
     ) -> Self {
         let (started, since, stage) = (Duration::ZERO, Duration::ZERO, Stage::Running);
         let end = End { cause: Cause::Done, is_from_outside: false };
-        Self { policy, fabric, wires, own, outside, started, stage, since, end }
+        Self { policy, fabric, wires, own, outside, orphans, started, stage, since, end }
     }
 
     /// Starts `count` programs, and returns when the last one has ended
@@ -103,6 +106,7 @@ impl<'a, 'f> Watch<'a, 'f> {
             }
             silent += usize::from(silences.recv_timeout(POLL_INTERVAL).is_ok());
         }
+        self.orphans.kill(&hosts.iter().flat_map(Host::children).collect::<Vec<_>>());
         self.since = self.now();
         while silent < hosts.len() * 2 && !self.has_passed(self.output_timeout()) {
             silent += usize::from(silences.recv_timeout(POLL_INTERVAL).is_ok());

@@ -116,7 +116,8 @@ fn text(scenario: &Scenario, reports: &[SeedResult<'_>], again: &dyn Fn(u64) -> 
         let time = format!("{:.6} s", report.virtual_seconds);
         [format!("seed {}", report.seed), verdict.to_owned(), time, report.trace_digest.clone()]
     });
-    lines.push(table(rows));
+    let heading = ["", "", "virtual time", "trace digest"].map(str::to_owned);
+    lines.push(table(std::iter::once(heading).chain(rows)));
     if let [report] = reports {
         lines.extend(report.ends.iter().map(|end| plain(end)));
     }

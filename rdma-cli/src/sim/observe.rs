@@ -133,7 +133,7 @@ fn missing_faults(plan: &FaultPlan, records: &[Record]) -> Option<String> {
     let missing: Vec<_> =
         plan.0.iter().zip(0..).filter(|(_, number)| !happened(*number)).map(|(fault, _)| fault).collect();
     let first = missing.first()?;
-    Some(format!("all programs had ended before {} of the faults fired, the first is {first}", missing.len()))
+    Some(format!("the run ended before {} of the faults fired, the first is {first}", missing.len()))
 }
 
 /// Findings of the sanitizer and leaked objects

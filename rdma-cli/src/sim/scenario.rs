@@ -1,7 +1,7 @@
 //! Scenario files
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::port::Port;
 use super::rules::{self, RulesTable};
 use super::workload::{Exchange, Idle, Kind, Ping, Program, Stream, Verbs, Workload};
 use crate::failure::{at, is_standard, shown};
-use crate::file::standard_input;
+use crate::file::{read_text, standard_input};
 use crate::report::plain;
 
 /// Faults, the programs that run under them, and the expected end
@@ -89,7 +89,7 @@ const MAX_BYTES: u64 = 1 << 20;
 impl Scenario {
     /// Reads a scenario
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = read_text(path).with_context(|| at(path, "cannot be read"))?;
+        let text = text(path).with_context(|| at(path, "cannot be read"))?;
         Self::parse(&text).map_err(|Invalid { offset, why }| {
             let before = &text.as_bytes()[..offset.min(text.len())];
             let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -146,9 +146,9 @@ impl Scenario {
     }
 }
 
-fn read_text(path: &Path) -> anyhow::Result<String> {
+fn text(path: &Path) -> anyhow::Result<String> {
     if is_standard(path) {
-        return text_of(standard_input()?);
+        return read_text(standard_input()?, MAX_BYTES);
     }
     // Checked before it is opened: opening a pipe would wait for a writer.
     let found = fs::metadata(path).map_err(|error| match error.kind() {
@@ -157,14 +157,7 @@ fn read_text(path: &Path) -> anyhow::Result<String> {
     })?;
     ensure!(!found.is_dir(), "is a directory");
     ensure!(found.is_file(), "is not a regular file");
-    text_of(File::open(path)?)
-}
-
-fn text_of(file: impl Read) -> anyhow::Result<String> {
-    let mut text = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut text)?;
-    ensure!(text.len() as u64 <= MAX_BYTES, "is longer than {MAX_BYTES} bytes");
-    String::from_utf8(text).map_err(|_| anyhow!("is not UTF-8 text"))
+    read_text(File::open(path)?, MAX_BYTES)
 }
 
 /// Reads the program that runs at each end of each link

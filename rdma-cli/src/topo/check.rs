@@ -1,7 +1,5 @@
 //! `tb5 topo check`: whether a plan is what it claims to be
 
-use std::io::Read as _;
-
 use anyhow::{Context as _, anyhow};
 use rdma_collectives::{ParsePlanError, Plan, verify};
 use serde::Serialize;
@@ -9,8 +7,11 @@ use serde::Serialize;
 use super::cabling::{cabling, read};
 use crate::args::TopoCheck;
 use crate::failure::{at, shown};
-use crate::file;
+use crate::file::{self, read_text};
 use crate::report::Output;
+
+/// More than the longest plan has, in bytes.
+const MAX_LEN: u64 = 64 << 20;
 
 #[derive(Debug, Serialize)]
 struct Checked {
@@ -25,9 +26,9 @@ struct Checked {
 pub(crate) fn run(args: &TopoCheck, output: Output) -> anyhow::Result<()> {
     let topology = read(&args.topology)?;
     let cabling = cabling(&args.topology.topology, &topology)?;
-    let mut text = String::new();
     let name = shown(&args.plan);
-    file::open(&args.plan)?.read_to_string(&mut text).with_context(|| at(&args.plan, "cannot be read"))?;
+    let text =
+        read_text(file::open(&args.plan)?, MAX_LEN).with_context(|| at(&args.plan, "cannot be read"))?;
     let plan = text.parse::<Plan>().map_err(|error| unparsed(&name.to_string(), &error))?;
     let factor = verify(&cabling, &plan).with_context(|| name.to_string())?;
     let checked = Checked {

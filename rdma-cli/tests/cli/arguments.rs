@@ -138,6 +138,26 @@ fn a_wrong_file_is_a_failure_and_a_wrong_name_is_usage() {
 
 /// Catches the name of a temporary file, which says nothing to people.
 #[cfg(target_os = "linux")]
+/// Catches a file that is read to its end, which never comes, until no memory is left.
+#[test]
+fn files_without_an_end_are_refused() {
+    let folder = Folder::new();
+    for command in [
+        "ping --profile /dev/zero",
+        "topo draw /dev/zero",
+        "topo plan /dev/zero",
+        "topo check ring:4 /dev/zero",
+        "doctor --from /dev/zero",
+    ] {
+        assert_failed(&inside(&folder, command), 1, &["/dev/zero", "longer than"]);
+    }
+    for command in ["ping --profile -", "topo draw -", "topo check ring:4 -", "sim run -"] {
+        let zeros = std::fs::File::open("/dev/zero").unwrap();
+        let output = tool().args(command.split_whitespace()).stdin(zeros).output().unwrap();
+        assert_failed(&output, 1, &["standard input", "longer than"]);
+    }
+}
+
 #[test]
 fn a_file_that_cannot_be_written_is_named_as_the_user_did() {
     for arguments in ["topo draw ring:3 --out /proc/x", "man --out /proc", "copy Cargo.toml /proc/x"] {

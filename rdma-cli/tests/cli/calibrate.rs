@@ -1,11 +1,13 @@
 //! `tb5 calibrate`
 
 use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
 
 use rdma_sim::profile::{Decided, Profile};
 use serde_json::Value;
 
-use crate::support::{Folder, assert_code, assert_failed, json, keys, program, stdout, tool};
+use crate::support::{Folder, Running, assert_code, assert_failed, json, keys, program, stdout, tool};
 
 /// A device that no profile describes
 pub(crate) const SECRET: &str = "\
@@ -111,6 +113,26 @@ fn the_default_simulator_contradicts_itself_nowhere() {
     );
     let profile = Profile::load(&found).unwrap();
     assert_eq!(profile.decided("rules.frame_match"), Some(Decided::Measured));
+}
+
+/// Catches temporary files that are there while the calibration runs, or that a signal leaves behind as they are written.
+#[test]
+fn an_interrupted_calibration_leaves_nothing_behind() {
+    let mut codes = Vec::new();
+    for millis in [5, 10, 15, 20, 30] {
+        let folder = Folder::new();
+        let mut command = tool();
+        command.args(["calibrate", "--out"]).arg(folder.path("found.toml"));
+        let calibration = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        std::thread::sleep(Duration::from_millis(millis));
+        calibration.signal(libc::SIGINT);
+        let output = calibration.finish();
+        let partial: Vec<_> =
+            folder.entries().into_iter().filter(|name| !name.starts_with("found.")).collect();
+        assert_eq!(partial, Vec::<String>::new(), "after {millis} ms");
+        codes.push(output.status.code());
+    }
+    assert!(codes.contains(&Some(130)), "{codes:?}");
 }
 
 /// Catches minutes of a calibration that are lost with a file that cannot be written.

@@ -4,6 +4,7 @@
 
 #[cfg(target_os = "linux")]
 mod failures;
+mod faults;
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -158,32 +159,6 @@ fn cables_add_up() {
         let efficiency = report["efficiency"].as_f64().unwrap();
         assert!((0.94..=1.0).contains(&efficiency), "{cables} cables: {efficiency}");
     }
-}
-
-#[test]
-fn a_copy_goes_on_when_a_cable_is_back_or_another_is_left() {
-    let content = noise(4 << 20, 9);
-    let folder = with_source(&content);
-    let (from, to) = (folder.path("source"), folder.path("copy"));
-    for (cables, fault) in
-        [("1", "unplug@200us,replug@3ms"), ("2", "unplug@100us"), ("3", "unplug@50us@2, flap 1ms@100us@1")]
-    {
-        let output = tb5!["copy", "--cables", cables, "--fault", fault, &from, &to];
-        assert_code(&output, 0);
-        assert!(fs::read(&to).unwrap() == content, "{fault}");
-        let text = stdout(&output);
-        assert!(text.contains(&format!(" {cables}, reconnected ")), "{text}");
-    }
-    let output = tb5!["copy", "--fault", "slow 50%@0s,unplug@9s", &from, &to];
-    assert!(stdout(&output).contains("slow 50%@0s, unplug@9s (after the copy)"), "{}", stdout(&output));
-}
-
-#[test]
-fn a_copy_without_a_cable_fails() {
-    let folder = with_source(&noise(4 << 20, 9));
-    let output = tb5!["copy", "--fault", "unplug@200us", folder.path("source"), folder.path("copy")];
-    assert_failed(&output, 1, &["nothing has arrived for 10 s since the last fault", "such as replug@8ms"]);
-    assert_eq!(folder.entries(), [".copy.tb5-partial", "source"]);
 }
 
 // ─── Refused files ───

@@ -159,7 +159,7 @@ fn a_copy_that_fails_prints_nothing() {
     assert_failed(
         &output,
         1,
-        &["standard output: the copy is not complete; copy again", "nothing has arrived for 10 s"],
+        &["standard output: the copy is not complete (nothing has arrived for 10 s", "); copy again"],
     );
     assert!(output.stdout.is_empty());
     assert_eq!(folder.entries(), ["source"]);

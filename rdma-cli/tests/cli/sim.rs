@@ -94,7 +94,7 @@ fn a_failed_expectation_reports_the_actual_end_and_the_replay() {
             scenario(&format!(
                 "faults = [\"at 1s a:rdma_en2 unplug\", \"at 0s a:rdma_en2 slow 50%\"]\n{PING}{COMPLETES}"
             )),
-            "all programs had ended before 1 of the faults fired, the first is at 1s a:rdma_en2 unplug",
+            "the run ended before 1 of the faults fired, the first is at 1s a:rdma_en2 unplug",
         ),
     ];
     let folder = Folder::new();

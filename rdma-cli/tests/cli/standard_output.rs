@@ -44,6 +44,18 @@ fn a_file_at_standard_output_is_alone_there() {
     }
 }
 
+/// Catches help that is lost without an error, and an error of the arguments that has the exit code of one.
+#[cfg(target_os = "linux")]
+#[test]
+fn help_that_cannot_be_written_is_an_error() {
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    for arguments in [&["--help"][..], &["--version"], &["help", "copy"], &["copy", "-h"]] {
+        let output = tool().args(arguments).stdout(full()).output().unwrap();
+        assert_failed(&output, 1, &["standard output: cannot be written: No space left on device"]);
+    }
+    assert_code(&tool().arg("--unknown").stderr(full()).output().unwrap(), 2);
+}
+
 /// Catches JSON that is mixed with a file, and two files that are.
 #[test]
 fn standard_output_takes_one_thing() {

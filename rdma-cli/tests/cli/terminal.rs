@@ -4,6 +4,11 @@ use std::fs;
 
 use crate::support::{Folder, assert_code, program, stdout};
 
+/// The path of a composed report of the doctor's tests
+fn recorded(name: &str) -> String {
+    format!("{}/../rdma-doctor/tests/fixtures/composed/field/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
 /// What a command prints on a terminal of its own, standard error included
 fn on_a_terminal(folder: &Folder, command: &str, variables: &[(&str, &str)]) -> String {
     let tool = env!("CARGO_BIN_EXE_tb5");
@@ -20,6 +25,10 @@ fn on_a_terminal(folder: &Folder, command: &str, variables: &[(&str, &str)]) -> 
 fn colours_are_for_terminals_that_want_them() {
     let folder = Folder::new();
     assert!(on_a_terminal(&folder, "--help", &[]).contains("\u{1b}[1m"));
+    // It exits with 1.
+    let doctor = format!("doctor --from '{}' || true", recorded("rdma-disabled/left.json"));
+    assert!(on_a_terminal(&folder, &doctor, &[]).contains("\u{1b}[31mfail\u{1b}[0m"));
+    assert!(!on_a_terminal(&folder, &doctor, &[("NO_COLOR", "1")]).contains("\u{1b}[3"));
     assert!(!on_a_terminal(&folder, "--help", &[("NO_COLOR", "1")]).contains('\u{1b}'));
     assert!(!stdout(&tb5!["--help"]).contains('\u{1b}'));
 }
@@ -50,6 +59,17 @@ fn long_commands_show_how_far_and_how_fast_they_are() {
         let quiet = on_a_terminal(&folder, &format!("{command} --quiet"), &[]);
         assert!(!quiet.contains("\u{1b}["), "{command}: {quiet:?}");
     }
+}
+
+/// Catches a machine whose provider takes long to answer, and a tool that seems to do nothing meanwhile.
+#[test]
+fn inspecting_a_slow_machine_shows_the_time() {
+    let folder = Folder::new();
+    // Whoever opens it waits for a writer.
+    assert!(program("mkfifo").arg(folder.path("provider")).status().unwrap().success());
+    let provider = folder.path("provider");
+    let text = on_a_terminal(&folder, "devices", &[("RDMA_PROVIDER", provider.to_str().unwrap())]);
+    assert!(text.contains("inspecting this machine"), "{text:?}");
 }
 
 /// Catches a flood of equal lines.

@@ -1,11 +1,16 @@
 //! The settings of a fabric, and their form as a text
 
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use rdma_sim::profile::{Decided, Profile, ProfileError};
 use rdma_sim::topology::{MacModel, Shape};
 use rdma_sim::{FaultPlan, LineRate, Model, Timing, Topology, TopologyError};
+
+/// More than the largest topology has, in bytes: another file, such as /dev/zero, would take all memory.
+const MAX_LEN: u64 = 16 << 20;
 
 /// The settings of a fabric, decided by the process that makes it
 #[derive(Clone, Debug)]
@@ -45,12 +50,19 @@ pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsEr
         }
         Err(unknown) => {
             let path = Path::new(text);
-            let content = std::fs::read_to_string(path).map_err(|error| match error.kind() {
-                std::io::ErrorKind::NotFound if !is_path(text) => {
+            let mut content = String::new();
+            let read = File::open(path).and_then(|file| file.take(MAX_LEN + 1).read_to_string(&mut content));
+            let len = read.map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound if !is_path(text) => {
                     SettingsError::NoTopology(text.to_owned(), Box::new(unknown))
                 }
                 _ => SettingsError::Read(text.to_owned(), error),
             })?;
+            if len as u64 > MAX_LEN {
+                let error =
+                    io::Error::new(io::ErrorKind::FileTooLarge, format!("it is longer than {MAX_LEN} bytes"));
+                return Err(SettingsError::Read(text.to_owned(), error));
+            }
             let is_json = path.extension().is_some_and(|extension| extension == "json");
             return topology_in(text, &content, is_json, hosts);
         }

@@ -42,13 +42,13 @@ pub(super) struct Checking<'a, F> {
 /// Ends the thread that watches, also if the check panics
 struct EndOfWatch<'a> {
     is_over: &'a AtomicBool,
-    thread: std::thread::Thread,
+    thread: Option<std::thread::Thread>,
 }
 
 impl Drop for EndOfWatch<'_> {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Release);
-        self.thread.unpark();
+        self.thread.iter().for_each(std::thread::Thread::unpark);
     }
 }
 
@@ -81,9 +81,11 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
             start: self.start,
         };
         std::thread::scope(|scope| {
-            let thread = scope.spawn(|| watched.watch());
+            // A system that has no thread for it does not watch.
+            let thread = std::thread::Builder::new().spawn_scoped(scope, || watched.watch());
+            let thread = thread.ok().map(|thread| thread.thread().clone());
             let _reuse = Reuse::on_this_thread();
-            let _end = EndOfWatch { is_over: &is_over, thread: thread.thread().clone() };
+            let _end = EndOfWatch { is_over: &is_over, thread };
             body()
         })
     }
@@ -257,15 +259,14 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
                 lock(&outcomes).insert(number, outcome);
             }
         };
-        if let [worker] = &self.workers[..] {
-            work(worker);
-        } else {
-            std::thread::scope(|scope| {
-                for worker in &self.workers {
-                    scope.spawn(|| work(worker));
-                }
-            });
-        }
+        let [own, others @ ..] = &self.workers[..] else { unreachable!("there is one worker at least") };
+        std::thread::scope(|scope| {
+            for worker in others {
+                // Without further threads, it takes longer.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, || work(worker));
+            }
+            work(own);
+        });
         outcomes.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
     }
 

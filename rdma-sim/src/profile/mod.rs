@@ -26,12 +26,17 @@ mod field;
 mod text;
 mod value;
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 
 pub use self::error::{FORMAT, ProfileError, ProfileReason};
 pub(crate) use self::field::FIELDS;
 use self::field::{Field, field};
 use crate::model::Model;
+
+/// Longer than any profile, in bytes: another file, such as /dev/zero, would take all memory.
+const MAX_LEN: u64 = 1 << 20;
 
 /// A model with a name, and how each of its fields was decided
 #[derive(Clone, Debug, PartialEq)]
@@ -99,8 +104,12 @@ impl Profile {
     ///
     /// [`ProfileError::Read`] if the file cannot be read; [`ProfileError::At`] with the line if it describes no profile.
     pub fn load(path: &Path) -> Result<Self, ProfileError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| ProfileError::Read { path: path.to_owned(), why: error.to_string() })?;
+        let refuse = |why| ProfileError::Read { path: path.to_owned(), why };
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| file.take(MAX_LEN + 1).read_to_string(&mut text));
+        if read.map_err(|error| refuse(error.to_string()))? as u64 > MAX_LEN {
+            return Err(refuse(format!("it is longer than {MAX_LEN} bytes")));
+        }
         Self::parse(&path.display().to_string(), &text)
     }
 

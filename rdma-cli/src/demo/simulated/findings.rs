@@ -36,7 +36,7 @@ impl Findings {
         let unplugged = |name, unplugged: &Unplugged| Comparison {
             name,
             result: duration(unplugged.time_ns),
-            limit: format!("{} without recovery", duration(unplugged.limit_ns())),
+            limit: format!("{}, an undisturbed one and the outage", duration(unplugged.limit_ns())),
             verdict: format!("{} more", duration(unplugged.time_ns.saturating_sub(unplugged.limit_ns()))),
         };
         vec![

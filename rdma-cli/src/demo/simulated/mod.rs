@@ -21,7 +21,7 @@ use crate::bench::{AllReduce, Row};
 use crate::bw::{self, BwResult};
 use crate::copy::{CopyResult, Simulation};
 use crate::devices::{self, DeviceList};
-use crate::file::{Reserved, reserve_standard_output};
+use crate::file::{require_writable, reserve_standard_output, write_all};
 use crate::mac;
 use crate::ping::{self, PingResult};
 use crate::report::{Output, SIMULATOR, Wall, is_quiet, print_line};
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Demo, output: Output) -> Result<()> {
     reserve_standard_output([&args.out], output)?;
     let interrupt = Interrupt::listen()?;
     let wall = Wall::start();
-    let page = Reserved::create(&args.out).context("the report")?;
+    require_writable(&args.out).context("the report")?;
     let machine = recorded::this_machine();
     let machine_devices = devices::list(&machine);
     output.announce(&format!(
@@ -73,7 +73,7 @@ pub(super) fn run(args: &Demo, output: Output) -> Result<()> {
     }
     let found = collect(args, machine_devices, &interrupt, output)?;
     let results = found.comparisons();
-    page.write(&page::page(&found, &results, args.seed)).context("the report")?;
+    write_all(&args.out, &page::page(&found, &results, args.seed)).context("the report")?;
     let report = DemoResult {
         backend: SIMULATOR,
         hosts: MACS,

@@ -18,7 +18,7 @@ use crate::args::{Carrier, Demo, Machines};
 use crate::copy::Sources;
 use crate::copy::remote::{Outcome, Sending};
 use crate::devices;
-use crate::file::{Reserved, reserve_standard_output};
+use crate::file::{require_writable, reserve_standard_output, write_all};
 use crate::machines::{Carried, Peer};
 use crate::measure::{MAX_ELEMENTS, MAX_MESSAGE, Pair, RemoteBw, RemotePing, measure_bw, measure_ping};
 use crate::report::{Output, Wall, note};
@@ -50,12 +50,12 @@ pub(super) fn run(args: &Demo, host: &str, output: Output) -> Result<()> {
     reserve_standard_output([&args.out], output)?;
     let interrupt = Interrupt::listen()?;
     let wall = Wall::start();
-    let page = Reserved::create(&args.out).context("the report")?;
+    require_writable(&args.out).context("the report")?;
     let peer =
         Peer { host, machines: &args.machines, command: "tb5 serve --into DIR", interrupt: &interrupt };
     let found = collect(peer, output)?;
     let results = found.comparisons();
-    page.write(&page::page(&found, &results)).context("the report")?;
+    write_all(&args.out, &page::page(&found, &results)).context("the report")?;
     let report = TwoMachinesResult {
         found: &found,
         results: &results,

@@ -33,13 +33,40 @@ fn a_rest_that_cannot_be_kept_is_reported_beside_the_failure() {
         &output,
         1,
         &[
-            "copy: the copy is not complete; copy again: ",
-            ".copy.tb5-partial: the incomplete file cannot be kept: Is a directory",
+            "copy: the copy is not complete (",
             "nothing has arrived for 10 s since the last fault",
+            "); copy again: ",
+            ".copy.tb5-partial: the incomplete file cannot be kept: Is a directory",
         ],
     );
     assert!(!stderr(&output).contains("to continue"), "{}", stderr(&output));
     assert_eq!(folder.entries(), [".copy.tb5-partial", "source"]);
+}
+
+/// Catches names, which a peer may choose, that reach the terminal with their control characters.
+#[test]
+fn names_in_errors_have_no_control_characters() {
+    let folder = Folder::new();
+    let name = "\x1b]0;title\x07\n";
+    folder.directory("source");
+    File::create(folder.path("source").join(name)).unwrap();
+    std::fs::create_dir_all(folder.path("copy").join(name)).unwrap();
+    let output = tb5!["copy", "-r", folder.path("source/"), folder.path("copy")];
+    assert_code(&output, 1);
+    let said = stderr(&output);
+    assert!(said.contains("title") && said.trim_end().chars().all(|c| !c.is_control()), "{said:?}");
+}
+
+/// Regression: a link to an open file that has no name any more, such as /dev/stdout, was replaced by the copy.
+#[test]
+fn a_link_to_an_open_file_without_a_name_is_refused() {
+    let folder = with_source(b"source");
+    std::os::unix::fs::symlink("/proc/self/fd/9", folder.path("link")).unwrap();
+    let mut shell = program("sh");
+    shell.args(["-c", "exec 9>gone; rm gone; exec \"$0\" copy source link", env!("CARGO_BIN_EXE_tb5")]);
+    let output = shell.current_dir(folder.path("")).output().unwrap();
+    assert_failed(&output, 1, &["link: is a symbolic link to a file that has no name any more"]);
+    assert!(folder.path("link").is_symlink());
 }
 
 /// Catches the same between two machines, where either side is stopped by its user.

@@ -11,6 +11,8 @@ mod machines;
 #[cfg(target_os = "linux")]
 mod net;
 #[cfg(target_os = "linux")]
+mod orphans;
+#[cfg(target_os = "linux")]
 mod readers;
 mod verbs;
 

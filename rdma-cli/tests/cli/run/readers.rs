@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "calls of libc")]
 
 use std::fs::File;
-use std::io::{PipeReader, PipeWriter, Read as _, Write as _, pipe};
+use std::io::{BufRead as _, BufReader, PipeReader, PipeWriter, Read as _, Write as _, pipe};
 use std::os::fd::AsRawFd as _;
 use std::process::Stdio;
 use std::thread::{scope, sleep};
@@ -180,6 +180,25 @@ fn an_output_that_cannot_be_written_ends_a_run_whose_messages_are_not_read() {
     eventually(|| child.has_ended());
     run.assert_nothing_is_left();
     assert_code(&child.finish(), 1);
+}
+
+/// Catches a stalled reader of the errors that holds up the output.
+#[test]
+fn a_stalled_reader_of_errors_does_not_hold_up_the_output() {
+    let (_reader, writer) = small_pipe(true);
+    // The second line comes when the first one of the errors waits for its reader.
+    let script = "echo error >&2; sleep 0.3; echo text";
+    let mut run =
+        Run::limited("60s", ["--quiet", "--grace", "100ms", "--hosts", "2", "--", "sh", "-c", script]);
+    run.command.stderr(writer);
+    let mut child = run.start();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut found = [lines.next().unwrap().unwrap(), lines.next().unwrap().unwrap()];
+    found.sort_unstable();
+    assert_eq!(found, ["a | text", "b | text"]);
+    child.signal(libc::SIGTERM);
+    eventually(|| child.has_ended());
+    run.assert_nothing_is_left();
 }
 
 /// Catches a tool that waits for two seconds after the last program, and drops the rest.

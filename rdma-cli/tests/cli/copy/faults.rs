@@ -1,0 +1,61 @@
+//! `tb5 copy` over cables that are pulled
+
+use std::fs;
+
+use super::{noise, with_source};
+use crate::support::{assert_code, assert_failed, json, stdout, tool};
+
+#[test]
+fn a_copy_goes_on_when_a_cable_is_back_or_another_is_left() {
+    let content = noise(4 << 20, 9);
+    let folder = with_source(&content);
+    let (from, to) = (folder.path("source"), folder.path("copy"));
+    for (cables, fault) in
+        [("1", "unplug@200us,replug@3ms"), ("2", "unplug@100us"), ("3", "unplug@50us@2, flap 1ms@100us@1")]
+    {
+        let output = tb5!["copy", "--cables", cables, "--fault", fault, &from, &to];
+        assert_code(&output, 0);
+        assert!(fs::read(&to).unwrap() == content, "{fault}");
+        let text = stdout(&output);
+        assert!(text.contains(&format!(" {cables}, reconnected ")), "{text}");
+    }
+    let output = tb5!["copy", "--fault", "slow 50%@0s,unplug@9s", &from, &to];
+    assert!(stdout(&output).contains("slow 50%@0s, unplug@9s (after the copy)"), "{}", stdout(&output));
+}
+
+#[test]
+fn a_copy_without_a_cable_fails() {
+    let folder = with_source(&noise(4 << 20, 9));
+    let output = tb5!["copy", "--fault", "unplug@200us", folder.path("source"), folder.path("copy")];
+    assert_failed(&output, 1, &["nothing has arrived for 10 s since the last fault", "such as replug@8ms"]);
+    assert_eq!(folder.entries(), [".copy.tb5-partial", "source"]);
+}
+
+/// Regression: a cable that was pulled while both sides closed the session kept the tool busy for a day of virtual time.
+#[test]
+fn a_cable_that_is_pulled_at_the_end_does_not_hold_up_the_copy() {
+    let content = noise(100_000, 9);
+    let folder = with_source(&content);
+    let copy = |fault: &[&str]| {
+        let _ = fs::remove_file(folder.path("copy"));
+        tool()
+            .args(["copy", "--json"])
+            .args(fault)
+            .args(["source", "copy"])
+            .current_dir(folder.path(""))
+            .output()
+            .unwrap()
+    };
+    let whole = json(&copy(&[]));
+    let end = (whole["virtual_seconds"].as_f64().unwrap() * 1e6) as u64;
+    let mut codes = Vec::new();
+    for micros in (end - 20..end + 60).step_by(4) {
+        let output = copy(&["--fault", &format!("unplug@{micros}us")]);
+        codes.push(output.status.code());
+        match output.status.code() {
+            Some(0) => assert!(fs::read(folder.path("copy")).unwrap() == content, "{micros} µs"),
+            _ => assert_failed(&output, 1, &["nothing has arrived for 10 s since the last fault"]),
+        }
+    }
+    assert!(codes.contains(&Some(0)) && codes.contains(&Some(1)), "{end} µs: {codes:?}");
+}

@@ -1,0 +1,25 @@
+//! Programs of `tb5 run` that start daemons
+
+use super::fixture::Run;
+use crate::support::{assert_code, eventually};
+
+/// Catches a process that has left its group and its parent, and lives on after the run.
+#[test]
+fn daemons_end_with_the_run() {
+    let daemon = "setsid sh -c 'sleep 300 & sleep 300' &";
+    let run = Run::shell("2", &format!("{daemon} sleep 0.1"));
+    assert_code(&run.output(), 0);
+
+    let hangs = format!("{daemon} sleep 300");
+    let run = Run::limited("500ms", ["--grace", "100ms", "--hosts", "2", "--", "sh", "-c", &hangs]);
+    assert_code(&run.output(), 124);
+
+    let mut run = Run::new(["--grace", "100ms", "--hosts", "2", "--", "sh", "-c", &hangs]);
+    let mut child = run.start();
+    // Of each host: the shell and its sleep, and the three of the daemon.
+    eventually(|| run.processes().len() >= 10);
+    child.signal(libc::SIGTERM);
+    eventually(|| child.has_ended());
+    run.assert_nothing_is_left();
+    assert_code(&child.finish(), 143);
+}
