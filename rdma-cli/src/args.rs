@@ -189,6 +189,8 @@ pub(crate) enum Command {
                       machine that reaches the port is answered; what goes over TCP is never encrypted. A firewall must let the port and \
                       further ones pass: each machine may be connected to. With --json, the first line is an object with the address; one \
                       object follows for each peer that was answered.\n\n\
+                      It serves 4 peers at once; the command of a further one fails and says so. A measurement ends when no message \
+                      passes for a minute, and after an hour.\n\n\
                       Examples: tb5 serve; tb5 serve --into /data --key secret; then, on another machine: tb5 ping mini:; tb5 bw mini:; \
                       tb5 copy model.bin mini:.\n\n\
                       Exit codes: 0 stopped by Ctrl-C, 1 failed, 2 usage."

@@ -10,7 +10,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use super::carriers::Carriers;
-use super::sides::{CHECK_INTERVAL, PATIENCE, reset_code};
+use super::limits::{CHECK_INTERVAL, PATIENCE};
+use super::sides::reset_code;
 use crate::report::note;
 
 /// Connections that have not become a session; for a further one, the oldest is dropped.

@@ -2,12 +2,14 @@
 
 mod carriers;
 mod door;
+mod limits;
 mod peer;
 mod remote_path;
 mod sides;
 
 pub(crate) use self::carriers::{Carried, Carriers};
 pub(crate) use self::door::{Accepted, Door};
+pub(crate) use self::limits::{MAX_MEASUREMENT, MAX_PEERS, MAX_SILENCE};
 pub(crate) use self::peer::Peer;
 pub(crate) use self::remote_path::{RemotePath, require_below};
 pub(crate) use self::sides::{

@@ -8,7 +8,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::carriers::{Carried, Carriers};
-use super::sides::{PATIENCE, explain, key_options, part, room, runtime, unless_interrupted};
+use super::limits::PATIENCE;
+use super::sides::{explain, key_options, part, room, runtime, unless_interrupted};
 use crate::args::{Carrier, Machines};
 use crate::failure::Failure;
 use crate::signals::{Interrupt, Interrupted};

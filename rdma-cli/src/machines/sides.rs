@@ -2,20 +2,14 @@
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use rdma_async::{AnyDevice, Node, NodeOptions, RecvError, SendError, Session, SessionError, SharedKey};
 
+use super::limits::{CHECK_INTERVAL, CLOSE_TIMEOUT, MAX_MEASUREMENT, MAX_PEERS, MAX_SILENCE};
 use crate::failure::at;
 use crate::signals::{Interrupt, Interrupted};
 
-/// The time for a step of the introduction.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// The time for a word to the peer before the program ends.
-const FAREWELL: Duration = Duration::from_secs(2);
-/// How often it is checked whether the user has asked to stop.
-pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The code with which a side that fails resets the session.
 const FAILED: u64 = 1;
 /// The code with which a side resets the session when its user stops it.
@@ -37,29 +31,52 @@ const FILES: [(u64, ErrorKind, &str); 8] = [
     (12, ErrorKind::FileTooLarge, "may not write so long a file"),
 ];
 
-/// What a side does not do that serves: its peer is told by a code of its own
-#[derive(Clone, Copy, Debug, thiserror::Error)]
+/// What a side that serves refuses or ends: the peer learns it by a code
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub(crate) enum Declined {
     #[error("it asks for a copy: write --into DIR to take copies")]
     Copy,
     #[error("it asks for a measurement, and this side takes one copy: `tb5 serve` does both")]
     Measurement,
+    #[error("{MAX_PEERS} other peers are served already")]
+    Peer,
+    #[error("the measurement is ended: no message passed for {MAX_SILENCE:?}")]
+    Silence,
+    #[error("the measurement is ended: it has taken {} minutes", MAX_MEASUREMENT.as_secs() / 60)]
+    Duration,
 }
 
 impl Declined {
+    const ALL: [Self; 5] = [Self::Copy, Self::Measurement, Self::Peer, Self::Silence, Self::Duration];
+
     /// The code with which the session ends
     fn code(self) -> u64 {
         match self {
             Self::Copy => 2,
             Self::Measurement => 3,
+            Self::Peer => 13,
+            Self::Silence => 14,
+            Self::Duration => 15,
         }
     }
 
-    /// What the user of the peer is told
-    fn remedy(self) -> &'static str {
+    /// What the user of the peer reads
+    fn remedy(self) -> String {
         match self {
-            Self::Copy => "the other side takes no copies: run `tb5 serve --into DIR` there",
-            Self::Measurement => "the other side takes one copy and nothing else: run `tb5 serve` there",
+            Self::Copy => "the other side takes no copies: run `tb5 serve --into DIR` there".to_owned(),
+            Self::Measurement => {
+                "the other side takes one copy and nothing else: run `tb5 serve` there".to_owned()
+            }
+            Self::Peer => format!("the other side serves {MAX_PEERS} others already: try again later"),
+            Self::Silence => {
+                format!("the other side has ended the measurement: no message passed for {MAX_SILENCE:?}")
+            }
+            Self::Duration => {
+                let minutes = MAX_MEASUREMENT.as_secs() / 60;
+                format!(
+                    "the other side has ended the measurement: it answers one for {minutes} minutes at most"
+                )
+            }
         }
     }
 }
@@ -82,9 +99,8 @@ fn told(code: u64) -> String {
     if code == INTERRUPTED {
         return "the other side was stopped by its user".to_owned();
     }
-    if let Some(declined) = [Declined::Copy, Declined::Measurement].into_iter().find(|why| why.code() == code)
-    {
-        return declined.remedy().to_owned();
+    if let Some(declined) = Declined::ALL.into_iter().find(|why| why.code() == code) {
+        return declined.remedy();
     }
     let why = FILES.iter().find(|of_file| of_file.0 == code);
     let why = why.map_or("has given up", |(_, _, why)| why);
@@ -141,7 +157,7 @@ pub(crate) async fn part<T>(node: Node<AnyDevice>, session: Session<AnyDevice>, 
         node.wait_idle().await;
     };
     // A peer that is gone learns nothing.
-    let _ = tokio::time::timeout(FAREWELL, over).await;
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, over).await;
 }
 
 /// The error, or which side has failed

@@ -2,6 +2,7 @@
 
 mod report;
 
+use std::cell::Cell;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,8 +19,8 @@ use crate::args::{Carrier, Machines, Serve};
 use crate::copy::remote::{Incoming, receive};
 use crate::failure::at;
 use crate::machines::{
-    Accepted, Carried, Carriers, Declined, Door, explain, interrupted, key_options, part, room, runtime,
-    unless_interrupted,
+    Accepted, Carried, Carriers, Declined, Door, MAX_PEERS, explain, interrupted, key_options, part, room,
+    runtime, unless_interrupted,
 };
 use crate::measure::{FOREIGN, MAX_MESSAGE, Measurement};
 use crate::report::{Output, Wall, note};
@@ -27,8 +28,6 @@ use crate::signals::{Interrupt, Interrupted};
 
 /// Of the longest messages, how many there is memory for; for each peer
 const MESSAGES: usize = 8;
-/// Peers that are answered at once; further ones wait
-const MAX_PEERS: usize = 4;
 
 /// Connections that wait to be accepted, as for other listeners
 const BACKLOG: u32 = 1024;
@@ -83,7 +82,11 @@ impl Service<'_> {
         runtime()?.block_on(async {
             let listener = listen(self.bind, self.machines.port()).await?;
             self.announce(listener.local_addr()?, output)?;
-            let judge = |message: &[u8]| self.judge(message);
+            let served = Cell::new(0);
+            let judge = |message: &[u8]| {
+                ensure!(served.get() < MAX_PEERS, Declined::Peer);
+                self.judge(message)
+            };
             let mut door = Door::new(&carriers, options, &judge);
             if self.is_one_copy {
                 let accepted =
@@ -94,7 +97,7 @@ impl Service<'_> {
             let mut peers = FuturesUnordered::new();
             while !interrupt.is_requested() {
                 tokio::select! {
-                    accepted = door.accept(&listener), if peers.len() < MAX_PEERS => {
+                    accepted = door.accept(&listener) => {
                         peers.push(async {
                             let peer = accepted.peer;
                             (peer, serve(accepted, &carriers, &interrupt, output).await)
@@ -103,6 +106,7 @@ impl Service<'_> {
                     Some((peer, done)) = peers.next() => report_failure(peer, done),
                     _ = interrupted(&interrupt) => (),
                 }
+                served.set(peers.len());
             }
             // Each of them notices the interrupt, too.
             while let Some((peer, done)) = peers.next().await {
