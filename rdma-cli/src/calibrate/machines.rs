@@ -10,22 +10,17 @@ use rdma_calibrate::{CalibrateError, Calls, Machine, Options, Path, calibrate_wa
 use rdma_core::{AnyDevice, Cause, Error, Runtime, Verb};
 use rdma_tb5::{OpenError, OpenOptions, PollPolicy, Provider, VerbsDevice};
 use serde::Serialize;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
+use tokio::net::TcpListener;
 
 use super::args::{Arguments, Meeting};
 use super::outcome::Files;
-use crate::machines::unless_interrupted;
+use crate::machines::{CHECK_INTERVAL, connect, runtime, unless_interrupted};
 use crate::report::{Output, note};
 use crate::signals::{Interrupt, Interrupted};
 use crate::{progress, recorded};
 
-/// How long a connection may take to come about.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a verb may take. A transition to RTR without a neighbour takes a second.
 const LONGEST_VERB: Duration = Duration::from_secs(15);
-/// How often it is looked whether a verb hangs, or the user wants the end.
-const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A device of this machine
 struct RealDevice {
@@ -78,11 +73,8 @@ pub(super) fn ask(args: &Arguments, peer: &Meeting, output: Output) -> Result<()
     let options = Options::default().with(args.idle_death, args.error_state);
     let findings = runtime()?.block_on(async {
         let Meeting { host, port } = peer;
-        let connecting = timeout(PATIENCE, TcpStream::connect((host.as_str(), *port))).await;
-        let stream = connecting.context("no answer").and_then(|connected| Ok(connected?));
-        let stream = stream.with_context(|| {
-            format!("{host}:{port} cannot be reached: start `tb5 calibrate --listen` there first")
-        })?;
+        let connecting = connect(host, *port, "tb5 calibrate --listen");
+        let stream = unless_interrupted(&interrupt, connecting).await?;
         stream.set_nodelay(true)?;
         output.announce(&format!("backend: {name}; {} answers", stream.peer_addr()?))?;
         let progress = progress::steps(1);
@@ -153,12 +145,6 @@ async fn watched<T>(
 /// The error, which says of an interrupt that nothing is left behind
 fn in_order(error: anyhow::Error) -> anyhow::Error {
     if error.is::<Interrupted>() { error.context("all objects are destroyed") } else { error }
-}
-
-/// A runtime with a thread that watches while a verb runs on this one
-fn runtime() -> Result<tokio::runtime::Runtime> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(1).enable_all().build().context("the runtime cannot be started")
 }
 
 /// The device called `name`, or the only one whose port is active

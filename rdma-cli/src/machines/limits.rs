@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Peers that are served at once
 pub(crate) const MAX_PEERS: usize = 4;
 /// The time for a step of making a session.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// The time for the peer to learn of the end of the session before the program ends.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often it is checked whether the user has asked to stop.

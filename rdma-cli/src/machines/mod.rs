@@ -1,6 +1,7 @@
 //! What commands between two machines do alike: one serves, the other one asks
 
 mod carriers;
+mod connect;
 mod door;
 mod limits;
 mod peer;
@@ -8,8 +9,9 @@ mod remote_path;
 mod sides;
 
 pub(crate) use self::carriers::{Carried, Carriers};
+pub(crate) use self::connect::connect;
 pub(crate) use self::door::{Accepted, Door};
-pub(crate) use self::limits::{MAX_MEASUREMENT, MAX_PEERS, MAX_SILENCE};
+pub(crate) use self::limits::{CHECK_INTERVAL, MAX_MEASUREMENT, MAX_PEERS, MAX_SILENCE};
 pub(crate) use self::peer::Peer;
 pub(crate) use self::remote_path::{RemotePath, require_below};
 pub(crate) use self::sides::{

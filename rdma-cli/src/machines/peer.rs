@@ -1,14 +1,10 @@
 //! The machine that serves, as the side that asks sees it
 
-use std::io::ErrorKind;
-
 use anyhow::{Context as _, Result, bail};
 use rdma_async::{AnyDevice, Node, NodeOptions, Session};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use super::carriers::{Carried, Carriers};
-use super::limits::PATIENCE;
+use super::connect::connect;
 use super::sides::{explain, key_options, part, room, runtime, unless_interrupted};
 use crate::args::{Carrier, Machines};
 use crate::failure::Failure;
@@ -60,7 +56,8 @@ impl Peer<'_> {
         options: NodeOptions,
     ) -> Result<(Node<AnyDevice>, Session<AnyDevice>, String)> {
         let carriers = Carriers::find(self.machines.carrier.unwrap_or(Carrier::Auto))?;
-        let stream = unless_interrupted(self.interrupt, self.connect()).await?;
+        let connecting = connect(self.host, self.machines.port(), self.command);
+        let stream = unless_interrupted(self.interrupt, connecting).await?;
         let address = stream.peer_addr()?;
         let node = carriers.node(stream.local_addr()?, options)?;
         let connected = async { Ok(node.connect(stream).await?) };
@@ -69,15 +66,5 @@ impl Peer<'_> {
             .with_context(|| format!("{address} was reached, but no session could be made"))?;
         let carrier = carriers.describe(&session).await;
         Ok((node, session, carrier))
-    }
-
-    async fn connect(&self) -> Result<TcpStream> {
-        let (host, port) = (self.host, self.machines.port());
-        let remedy = || format!("{host}, port {port}: run `{}` there first", self.command);
-        match timeout(PATIENCE, TcpStream::connect((host, port))).await {
-            Err(_) => bail!("{}: nothing answered for {PATIENCE:?}", remedy()),
-            Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => Err(error).with_context(remedy),
-            Ok(connected) => connected.with_context(|| format!("{host}, port {port}: cannot be reached")),
-        }
     }
 }

@@ -107,7 +107,7 @@ fn told(code: u64) -> String {
     format!("the other side {why}: its output says more")
 }
 
-/// A runtime with a thread for sessions, which go on while this one reads, writes and hashes
+/// A runtime with a thread for sessions and for watchers, which go on while this one reads, writes, hashes, or calls a verb
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(1).enable_all().build().context("the runtime cannot be started")
