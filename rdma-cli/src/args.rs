@@ -32,6 +32,7 @@ pub(crate) use self::topo::{
 };
 #[cfg(unix)]
 use crate::bench::NumberType;
+use crate::machines::Host;
 use crate::report::Output;
 #[cfg(unix)]
 use crate::sim::Period;
@@ -357,8 +358,8 @@ pub(crate) struct ProviderArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Ping {
     /// The machine where `tb5 serve` runs; without it, two simulated Macs
-    #[arg(value_name = "HOST:", value_parser = machines::host)]
-    pub(crate) host: Option<String>,
+    #[arg(value_name = "HOST:")]
+    pub(crate) host: Option<Host>,
     /// Size of each message, in B, KiB or MiB: up to 4 MiB
     #[arg(long, default_value = "64", value_name = "BYTES", value_parser = sizes::up_to(sizes::MAX_PING), allow_hyphen_values = true)]
     pub(crate) size: u64,
@@ -378,8 +379,8 @@ pub(crate) struct Ping {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bw {
     /// The machine where `tb5 serve` runs; without it, two simulated Macs
-    #[arg(value_name = "HOST:", value_parser = machines::host)]
-    pub(crate) host: Option<String>,
+    #[arg(value_name = "HOST:")]
+    pub(crate) host: Option<Host>,
     /// Sizes of the messages from A to B in B, KiB or MiB, each twice the one before: 1 B to 16 MiB, to another machine to 4 MiB
     #[arg(long, default_value = "4KiB..4MiB", value_name = "A..B", value_parser = Sizes::up_to(sizes::MAX_BW), allow_hyphen_values = true)]
     pub(crate) bytes: Sizes,

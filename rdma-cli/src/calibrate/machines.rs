@@ -10,11 +10,12 @@ use rdma_calibrate::{CalibrateError, Calls, Machine, Options, Path, calibrate_wa
 use rdma_core::{AnyDevice, Cause, Error, Runtime, Verb};
 use rdma_tb5::{OpenError, OpenOptions, PollPolicy, Provider, VerbsDevice};
 use serde::Serialize;
-use tokio::net::TcpListener;
 
-use super::args::{Arguments, Meeting};
+use super::args::Arguments;
 use super::outcome::Files;
-use crate::machines::{CHECK_INTERVAL, connect, runtime, unless_interrupted};
+use crate::machines::{
+    self, CHECK_INTERVAL, Host, canonical, connect, require_port, runtime, unless_interrupted,
+};
 use crate::report::{Output, note};
 use crate::signals::{Interrupt, Interrupted};
 use crate::{progress, recorded};
@@ -65,15 +66,15 @@ struct Served {
     peer: String,
 }
 
-/// Asks the machine `peer`
-pub(super) fn ask(args: &Arguments, peer: &Meeting, output: Output) -> Result<()> {
+/// Asks the machine `host`
+pub(super) fn ask(args: &Arguments, host: &Host, output: Output) -> Result<()> {
+    require_port(args.port(), Arguments::PORT)?;
     let files = Files::create(&args.out)?;
     let (provider, name) = device(args.device.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let options = Options::default().with(args.idle_death, args.error_state);
     let findings = runtime()?.block_on(async {
-        let Meeting { host, port } = peer;
-        let connecting = connect(host, *port, "tb5 calibrate --listen");
+        let connecting = connect(host, args.port(), "tb5 calibrate --listen");
         let stream = unless_interrupted(&interrupt, connecting).await?;
         stream.set_nodelay(true)?;
         output.announce(&format!("backend: {name}; {} answers", stream.peer_addr()?))?;
@@ -89,14 +90,12 @@ pub(super) fn ask(args: &Arguments, peer: &Meeting, output: Output) -> Result<()
     files.write(&findings, "rdma", output)
 }
 
-/// Answers one machine, on `address`
-pub(super) fn listen(args: &Arguments, address: &Meeting, output: Output) -> Result<()> {
+/// Answers one machine
+pub(super) fn listen(args: &Arguments, output: Output) -> Result<()> {
     let (provider, name) = device(args.device.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let peer = runtime()?.block_on(async {
-        let Meeting { host, port } = address;
-        let listener = TcpListener::bind((host.as_str(), *port)).await;
-        let listener = listener.with_context(|| format!("cannot listen on {host}:{port}"))?;
+        let listener = machines::listen(args.bind, args.port()).await?;
         output.announce(&format!("backend: {name}; listening on {}", listener.local_addr()?))?;
         let runtime = Arc::new(TokioRuntime::current());
         // The side that asks knows how far it is.
@@ -105,6 +104,7 @@ pub(super) fn listen(args: &Arguments, address: &Meeting, output: Output) -> Res
         loop {
             let accepted = async { listener.accept().await.map_err(anyhow::Error::from) };
             let (stream, peer) = unless_interrupted(&interrupt, accepted).await.map_err(in_order)?;
+            let peer = canonical(peer);
             stream.set_nodelay(true)?;
             match watched(&interrupt, &calls, serve_watched(&machine, stream, &calls)).await {
                 Ok(()) => break anyhow::Ok(peer),

@@ -10,11 +10,23 @@ use futures::channel::oneshot;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::host::Host;
 use super::limits::PATIENCE;
+use crate::failure::Failure;
+
+/// Fails if no machine can listen on `port`; `usual` is the port on which one does
+pub(crate) fn require_port(port: u16, usual: u16) -> Result<(), Failure> {
+    if port > 0 {
+        return Ok(());
+    }
+    let why =
+        format!("--port 0 is for the side that listens: write the port on which it does, such as {usual}");
+    Err(Failure::Usage(why))
+}
 
 /// Connects to `port` of `host`, where `command` has to run
-pub(crate) async fn connect(host: &str, port: u16, command: &str) -> Result<TcpStream> {
-    let name = host.to_owned();
+pub(crate) async fn connect(host: &Host, port: u16, command: &str) -> Result<TcpStream> {
+    let name = host.name().to_owned();
     let connecting = async {
         let addresses = resolved(move || (name.as_str(), port).to_socket_addrs()).await?;
         TcpStream::connect(&addresses[..]).await

@@ -1,6 +1,6 @@
 //! The side that serves: connections become sessions that ask for something
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 
 use anyhow::{Context as _, Result};
@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::carriers::Carriers;
 use super::limits::{CHECK_INTERVAL, PATIENCE};
+use super::listen::canonical;
 use super::sides::reset_code;
 use crate::report::note;
 
@@ -89,14 +90,6 @@ impl<'a, T: 'a> Door<'a, T> {
     fn admit(&self, stream: TcpStream, peer: SocketAddr) -> Result<Attempt<'a, T>> {
         let node = self.carriers.node(canonical(stream.local_addr()?), self.options.clone())?;
         Ok(Box::pin(admit(self.judge, node, stream, peer)))
-    }
-}
-
-/// The address of a socket as its host knows it: a listener for both versions of IP has IPv4 addresses in the form of IPv6
-fn canonical(address: SocketAddr) -> SocketAddr {
-    match address.ip().to_canonical() {
-        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
-        IpAddr::V6(_) => address,
     }
 }
 

@@ -3,15 +3,19 @@
 mod carriers;
 mod connect;
 mod door;
+mod host;
 mod limits;
+mod listen;
 mod peer;
 mod remote_path;
 mod sides;
 
 pub(crate) use self::carriers::{Carried, Carriers};
-pub(crate) use self::connect::connect;
+pub(crate) use self::connect::{connect, require_port};
 pub(crate) use self::door::{Accepted, Door};
+pub(crate) use self::host::Host;
 pub(crate) use self::limits::{CHECK_INTERVAL, MAX_MEASUREMENT, MAX_PEERS, MAX_SILENCE};
+pub(crate) use self::listen::{canonical, listen};
 pub(crate) use self::peer::Peer;
 pub(crate) use self::remote_path::{RemotePath, require_below};
 pub(crate) use self::sides::{

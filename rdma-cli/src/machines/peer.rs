@@ -1,19 +1,19 @@
 //! The machine that serves, as the side that asks sees it
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use rdma_async::{AnyDevice, Node, NodeOptions, Session};
 
 use super::carriers::{Carried, Carriers};
-use super::connect::connect;
+use super::connect::{connect, require_port};
+use super::host::Host;
 use super::sides::{explain, key_options, part, room, runtime, unless_interrupted};
 use crate::args::{Carrier, Machines};
-use crate::failure::Failure;
 use crate::signals::{Interrupt, Interrupted};
 
 /// The machine that serves
 #[derive(Clone, Copy)]
 pub(crate) struct Peer<'a> {
-    pub(crate) host: &'a str,
+    pub(crate) host: &'a Host,
     pub(crate) machines: &'a Machines,
     /// The command that has to run there
     pub(crate) command: &'a str,
@@ -30,11 +30,7 @@ impl Peer<'_> {
         on_carrier: impl FnOnce(&str) -> Result<()>,
         work: impl AsyncFnOnce(&Session<AnyDevice>) -> Result<T>,
     ) -> Result<(T, Carried)> {
-        if self.machines.port() == 0 {
-            bail!(Failure::usage(
-                "--port 0 is for the side that listens: write the port on which it does, such as 7465"
-            ));
-        }
+        require_port(self.machines.port(), Machines::PORT)?;
         let options = room(key_options(self.machines.key.as_deref())?, longest, count);
         runtime()?.block_on(async {
             let (node, session, carrier) = self.open_session(options).await?;
@@ -44,7 +40,7 @@ impl Peer<'_> {
             part(node, session, &done).await;
             let done = done.map_err(explain).map_err(|error| match error.is::<Interrupted>() {
                 true => error,
-                false => error.context(self.host.to_owned()),
+                false => error.context(self.host.clone()),
             });
             Ok((done?, carried))
         })

@@ -5,22 +5,20 @@ mod report;
 use std::cell::Cell;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use rustix::fs::{Access, access};
-use rustix::net::sockopt::set_ipv6_v6only;
-use tokio::net::{TcpListener, TcpSocket};
 
 use self::report::{Listening, Served};
 use crate::args::{Carrier, Machines, Serve};
 use crate::copy::remote::{Incoming, receive};
 use crate::failure::at;
 use crate::machines::{
-    Accepted, Carried, Carriers, Declined, Door, MAX_PEERS, explain, interrupted, key_options, part, room,
-    runtime, unless_interrupted,
+    Accepted, Carried, Carriers, Declined, Door, MAX_PEERS, explain, interrupted, key_options, listen, part,
+    room, runtime, unless_interrupted,
 };
 use crate::measure::{FOREIGN, MAX_MESSAGE, Measurement};
 use crate::report::{Output, Wall, note};
@@ -28,9 +26,6 @@ use crate::signals::{Interrupt, Interrupted};
 
 /// Of the longest messages, how many there is memory for; for each peer
 const MESSAGES: usize = 8;
-
-/// Connections that wait to be accepted, as for other listeners
-const BACKLOG: u32 = 1024;
 
 /// What a peer asks for
 enum Asked {
@@ -136,26 +131,6 @@ impl Service<'_> {
             None => bail!(FOREIGN),
         }
     }
-}
-
-/// Listens on one address, or on all of this machine, by IPv6 and IPv4 where the system has both
-async fn listen(address: Option<IpAddr>, port: u16) -> Result<TcpListener> {
-    if address.is_none()
-        && let Ok(listener) = listen_on_both(port)
-    {
-        return Ok(listener);
-    }
-    let address = SocketAddr::new(address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), port);
-    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
-}
-
-/// A listener for IPv6 and IPv4; fails where the system lacks IPv6
-fn listen_on_both(port: u16) -> io::Result<TcpListener> {
-    let socket = TcpSocket::new_v6()?;
-    set_ipv6_v6only(&socket, false)?;
-    socket.set_reuseaddr(true)?;
-    socket.bind(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port))?;
-    socket.listen(BACKLOG)
 }
 
 /// One peer that fails is no reason to leave the others

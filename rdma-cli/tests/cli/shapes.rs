@@ -64,10 +64,10 @@ const PEER_COMMANDS: [(&str, PeerCommand); 5] =
 const JSON_COMMANDS: [(&str, PeerCommand); 3] = [
     ("copy --listen", |_| in_fabric(["copy --listen FOLDER --json", "copy README 127.0.0.1:"], "a")),
     ("calibrate --listen", |_| {
-        in_fabric(["calibrate --listen --json", "calibrate 127.0.0.1 --out FOLDERfound.toml"], "a")
+        in_fabric(["calibrate --listen --json", "calibrate 127.0.0.1: --out FOLDERfound.toml"], "a")
     }),
-    ("calibrate HOST", |_| {
-        in_fabric(["calibrate --listen", "calibrate 127.0.0.1 --json --out FOLDERfound.toml"], "b")
+    ("calibrate HOST:", |_| {
+        in_fabric(["calibrate --listen", "calibrate 127.0.0.1: --json --out FOLDERfound.toml"], "b")
     }),
 ];
 #[cfg(not(target_os = "linux"))]

@@ -101,7 +101,7 @@ impl Sending<'_> {
         Ok(Outcome {
             backend: carried.backend(),
             role: "sender",
-            peer: peer.host.to_owned(),
+            peer: peer.host.name().to_owned(),
             path: to.display().to_string(),
             bytes,
             resumed_bytes: resumed,
