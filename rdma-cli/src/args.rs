@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// The command; without one, `demo`
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-    /// Print JSON instead of text: one object, or with `serve` one in a line
+    /// Print JSON instead of text: one object, or one in a line with a command that listens
     #[arg(long, global = true)]
     json: bool,
     /// Print results and errors only: no backend, no remarks, no progress
@@ -188,7 +188,7 @@ pub(crate) enum Command {
     #[command(
         after_help = "Bytes go over all cables with RDMA between the machines, and over TCP while there is none. Without --key, every \
                       machine that reaches the port is answered; what goes over TCP is never encrypted. A firewall must let the port and \
-                      further ones pass: each machine may be connected to. With --json, the first line is an object with the address; one \
+                      further ones pass: each machine may be connected to. With --json, the first line is an object with the address, in the key `listening`; one \
                       object follows for each peer that was answered.\n\n\
                       It serves 4 peers at once; the command of a further one fails and says so. A measurement ends when no message \
                       passes for a minute, and after an hour.\n\n\

@@ -95,8 +95,8 @@ pub(super) fn listen(args: &Arguments, output: Output) -> Result<()> {
     let (provider, name) = device(args.device.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let peer = runtime()?.block_on(async {
-        let listener = machines::listen(args.bind, args.port()).await?;
-        output.announce(&format!("backend: {name}; listening on {}", listener.local_addr()?))?;
+        output.announce(&format!("backend: {name}"))?;
+        let listener = machines::listen(args.bind, args.port(), output).await?;
         let runtime = Arc::new(TokioRuntime::current());
         // The side that asks knows how far it is.
         let machine = RealDevice { provider, name: name.clone(), runtime, progress: ProgressBar::hidden() };

@@ -5,13 +5,36 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::{Context as _, Result};
 use rustix::net::sockopt::set_ipv6_v6only;
+use serde::Serialize;
 use tokio::net::{TcpListener, TcpSocket};
+
+use crate::report::Output;
 
 /// Connections that wait to be accepted, as for other listeners
 const BACKLOG: u32 = 1024;
 
-/// Listens on one address, or on all of this machine, by IPv6 and IPv4 where the system has both
-pub(crate) async fn listen(address: Option<IpAddr>, port: u16) -> Result<TcpListener> {
+/// The first object of a command that listens
+#[derive(Debug, Serialize)]
+struct Listening {
+    listening: SocketAddr,
+}
+
+/// Listens on one address, or on all of this machine, and prints where
+///
+/// With `--quiet`, too, if the system chooses the port: no peer can connect without it.
+pub(crate) async fn listen(address: Option<IpAddr>, port: u16, output: Output) -> Result<TcpListener> {
+    let listener = bind(address, port).await?;
+    let listening = listener.local_addr()?;
+    let text = format!("listening on {listening}");
+    match output {
+        Output::Text if port > 0 => output.announce(&text)?,
+        _ => output.print(&Listening { listening }, || text)?,
+    }
+    Ok(listener)
+}
+
+/// A listener on one address, or on all of this machine, by IPv6 and IPv4 where the system has both
+async fn bind(address: Option<IpAddr>, port: u16) -> Result<TcpListener> {
     if address.is_none()
         && let Ok(listener) = listen_on_both(port)
     {

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use rustix::fs::{Access, access};
 
-use self::report::{Listening, Served};
+use self::report::Served;
 use crate::args::{Carrier, Machines, Serve};
 use crate::copy::remote::{Incoming, receive};
 use crate::failure::at;
@@ -75,8 +75,7 @@ impl Service<'_> {
         }
         let carriers = Carriers::find(self.machines.carrier.unwrap_or(Carrier::Auto))?;
         runtime()?.block_on(async {
-            let listener = listen(self.bind, self.machines.port()).await?;
-            self.announce(listener.local_addr()?, output)?;
+            let listener = listen(self.bind, self.machines.port(), output).await?;
             let served = Cell::new(0);
             let judge = |message: &[u8]| {
                 ensure!(served.get() < MAX_PEERS, Declined::Peer);
@@ -109,14 +108,6 @@ impl Service<'_> {
             }
             Ok(())
         })
-    }
-
-    /// Says where the server listens: with `--json`, too, as an object of its own, because the port may be any
-    fn announce(&self, address: SocketAddr, output: Output) -> Result<()> {
-        match output {
-            Output::Json if !self.is_one_copy => output.print(&Listening { listening: address }, String::new),
-            _ => output.announce(&format!("listening on {address}")),
-        }
     }
 
     /// Reads the first message of a session

@@ -1,5 +1,6 @@
 //! `tb5 serve`, and `tb5 copy`, `ping` and `bw` between two machines, here two processes
 
+mod listening;
 mod peers;
 
 use std::fs;

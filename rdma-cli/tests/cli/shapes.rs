@@ -375,8 +375,8 @@ fn row(name: &str, key: &str, types: &[&str], meanings: &BTreeMap<&str, Meaning>
 /// The page of the guide: each command with its keys
 fn page(files: &Files) -> String {
     let mut page = String::from(
-        "# JSON output\n\nWith `--json`, a command prints one object. `serve` prints one in a line: first `{\"listening\": ADDRESS}`, then \
-         one for each peer. Units are in the keys; `[]` stands for each element of a list. `doctor --probe` prints the object of `doctor`, \
+        "# JSON output\n\nWith `--json`, a command prints one object. `serve`, `copy --listen` and `calibrate --listen` print one in a line: \
+         first `{\"listening\": ADDRESS}`, then one for each peer. Units are in the keys; `[]` stands for each element of a list. `doctor --probe` prints the object of `doctor`, \
          with more findings. A test compares this page with what the commands print.\n",
     );
     let meanings = meanings();
@@ -389,8 +389,9 @@ fn page(files: &Files) -> String {
     }
     for (name, command) in PEER_COMMANDS.into_iter().chain(JSON_COMMANDS) {
         let printed = command(&["--json"]);
-        let value =
-            serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{name}: {error}: {printed}"));
+        // The line with the address is described above.
+        let last = printed.lines().last().unwrap_or_default();
+        let value = serde_json::from_str(last).unwrap_or_else(|error| panic!("{name}: {error}: {printed}"));
         types(&value, "", by_name.entry(name).or_default());
     }
     for (name, keys) in by_name {
