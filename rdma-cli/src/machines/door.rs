@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use super::carriers::Carriers;
 use super::limits::{CHECK_INTERVAL, PATIENCE};
 use super::listen::canonical;
-use super::sides::reset_code;
+use super::reset_code::reset_code;
 use crate::report::note;
 
 /// Connections that have not become a session; for a further one, the oldest is dropped.

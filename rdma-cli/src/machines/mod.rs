@@ -8,6 +8,7 @@ mod limits;
 mod listen;
 mod peer;
 mod remote_path;
+mod reset_code;
 mod sides;
 
 pub(crate) use self::carriers::{Carried, Carriers};
@@ -18,6 +19,5 @@ pub(crate) use self::limits::{CHECK_INTERVAL, MAX_MEASUREMENT, MAX_PEERS, MAX_SI
 pub(crate) use self::listen::{canonical, listen};
 pub(crate) use self::peer::Peer;
 pub(crate) use self::remote_path::{RemotePath, require_below};
-pub(crate) use self::sides::{
-    Declined, explain, interrupted, key_options, part, room, runtime, unless_interrupted,
-};
+pub(crate) use self::reset_code::{Declined, explain, lacks_room};
+pub(crate) use self::sides::{interrupted, key_options, part, room, runtime, unless_interrupted};

@@ -6,7 +6,8 @@ use rdma_async::{AnyDevice, Node, NodeOptions, Session};
 use super::carriers::{Carried, Carriers};
 use super::connect::{connect, require_port};
 use super::host::Host;
-use super::sides::{explain, key_options, part, room, runtime, unless_interrupted};
+use super::reset_code::explain;
+use super::sides::{key_options, part, room, runtime, unless_interrupted};
 use crate::args::{Carrier, Machines};
 use crate::signals::{Interrupt, Interrupted};
 
