@@ -108,7 +108,7 @@ pub(super) fn listen(args: &Arguments, output: Output) -> Result<()> {
             stream.set_nodelay(true)?;
             match watched(&interrupt, &calls, serve_watched(&machine, stream, &calls)).await {
                 Ok(()) => break anyhow::Ok(peer),
-                // Another program, or somebody who looks at ports.
+                // Another program has connected, such as a port scanner.
                 Err(error) if error.downcast_ref() == Some(&CalibrateError::NotCalibrate) => {
                     note(&format!("{peer} does not calibrate"));
                 }
