@@ -1,8 +1,8 @@
 //! What commands between two machines do alike: one serves, the other one asks
 
+mod acceptor;
 mod carriers;
 mod connect;
-mod door;
 mod host;
 mod limits;
 mod listen;
@@ -11,9 +11,9 @@ mod remote_path;
 mod reset_code;
 mod sides;
 
+pub(crate) use self::acceptor::{Accepted, Acceptor};
 pub(crate) use self::carriers::{Carried, Carriers};
 pub(crate) use self::connect::{connect, require_port};
-pub(crate) use self::door::{Accepted, Door};
 pub(crate) use self::host::Host;
 pub(crate) use self::limits::{CHECK_INTERVAL, MAX_MEASUREMENT, MAX_PEERS, MAX_SILENCE};
 pub(crate) use self::listen::{canonical, listen};

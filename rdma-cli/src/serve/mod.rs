@@ -17,8 +17,8 @@ use crate::args::{Carrier, Machines, Serve};
 use crate::copy::remote::{Incoming, receive};
 use crate::failure::at;
 use crate::machines::{
-    Accepted, Carried, Carriers, Declined, Door, MAX_PEERS, explain, interrupted, key_options, listen, part,
-    room, runtime, unless_interrupted,
+    Accepted, Acceptor, Carried, Carriers, Declined, MAX_PEERS, explain, interrupted, key_options, listen,
+    part, room, runtime, unless_interrupted,
 };
 use crate::measure::{FOREIGN, MAX_MESSAGE, Measurement};
 use crate::report::{Output, Wall, note};
@@ -81,17 +81,17 @@ impl Service<'_> {
                 ensure!(served.get() < MAX_PEERS, Declined::Peer);
                 self.judge(message)
             };
-            let mut door = Door::new(&carriers, options, &judge);
+            let mut acceptor = Acceptor::new(&carriers, options, &judge);
             if self.is_one_copy {
                 let accepted =
-                    unless_interrupted(&interrupt, async { Ok(door.accept(&listener).await) }).await?;
-                drop((door, listener));
+                    unless_interrupted(&interrupt, async { Ok(acceptor.accept(&listener).await) }).await?;
+                drop((acceptor, listener));
                 return serve(accepted, &carriers, &interrupt, output).await;
             }
             let mut peers = FuturesUnordered::new();
             while !interrupt.is_requested() {
                 tokio::select! {
-                    accepted = door.accept(&listener) => {
+                    accepted = acceptor.accept(&listener) => {
                         peers.push(async {
                             let peer = accepted.peer;
                             (peer, serve(accepted, &carriers, &interrupt, output).await)

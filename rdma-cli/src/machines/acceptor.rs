@@ -30,7 +30,7 @@ pub(crate) struct Accepted<T> {
 type Judge<'a, T> = dyn Fn(&[u8]) -> Result<T> + 'a;
 
 /// Where connections become sessions that ask for a `T`
-pub(crate) struct Door<'a, T> {
+pub(crate) struct Acceptor<'a, T> {
     carriers: &'a Carriers,
     options: NodeOptions,
     judge: &'a Judge<'a, T>,
@@ -46,7 +46,7 @@ struct Refused {
     error: anyhow::Error,
 }
 
-impl<'a, T: 'a> Door<'a, T> {
+impl<'a, T: 'a> Acceptor<'a, T> {
     pub(crate) fn new(carriers: &'a Carriers, options: NodeOptions, judge: &'a Judge<'a, T>) -> Self {
         Self { carriers, options, judge, attempts: Vec::new() }
     }
