@@ -27,13 +27,13 @@ pub(crate) struct Accepted<T> {
 }
 
 /// Reads the first message of a session, and refuses what cannot be done
-type Judge<'a, T> = dyn Fn(&[u8]) -> Result<T> + 'a;
+type ReadRequest<'a, T> = dyn Fn(&[u8]) -> Result<T> + 'a;
 
 /// Where connections become sessions that ask for a `T`
 pub(crate) struct Acceptor<'a, T> {
     carriers: &'a Carriers,
     options: NodeOptions,
-    judge: &'a Judge<'a, T>,
+    read_request: &'a ReadRequest<'a, T>,
     attempts: Vec<Attempt<'a, T>>,
 }
 
@@ -47,8 +47,12 @@ struct Refused {
 }
 
 impl<'a, T: 'a> Acceptor<'a, T> {
-    pub(crate) fn new(carriers: &'a Carriers, options: NodeOptions, judge: &'a Judge<'a, T>) -> Self {
-        Self { carriers, options, judge, attempts: Vec::new() }
+    pub(crate) fn new(
+        carriers: &'a Carriers,
+        options: NodeOptions,
+        read_request: &'a ReadRequest<'a, T>,
+    ) -> Self {
+        Self { carriers, options, read_request, attempts: Vec::new() }
     }
 
     /// Waits for the next session with a request that can be met
@@ -89,7 +93,7 @@ impl<'a, T: 'a> Acceptor<'a, T> {
     /// Begins to make a connection a session, on a node of its own: it takes nothing from others
     fn admit(&self, stream: TcpStream, peer: SocketAddr) -> Result<Attempt<'a, T>> {
         let node = self.carriers.node(canonical(stream.local_addr()?), self.options.clone())?;
-        Ok(Box::pin(admit(self.judge, node, stream, peer)))
+        Ok(Box::pin(admit(self.read_request, node, stream, peer)))
     }
 }
 
@@ -104,7 +108,7 @@ async fn next_of<T>(attempts: &mut [Attempt<'_, T>]) -> (Result<Accepted<T>, Ref
 
 /// Makes a connection a session with a request that can be met
 async fn admit<T>(
-    judge: &Judge<'_, T>,
+    read_request: &ReadRequest<'_, T>,
     node: Node<AnyDevice>,
     stream: TcpStream,
     peer: SocketAddr,
@@ -119,7 +123,7 @@ async fn admit<T>(
     let asked = timeout(PATIENCE, asked).await.context("it asked for nothing").flatten();
     let met = asked.and_then(|(session, request)| {
         let met = match request {
-            Ok(request) => request.context("it asked for nothing").and_then(|request| judge(&request)),
+            Ok(request) => request.context("it asked for nothing").and_then(|request| read_request(&request)),
             Err(error) => Err(error.into()),
         };
         if let Err(error) = &met {

@@ -77,11 +77,11 @@ impl Service<'_> {
         runtime()?.block_on(async {
             let listener = listen(self.bind, self.machines.port(), output).await?;
             let served = Cell::new(0);
-            let judge = |message: &[u8]| {
+            let read_request = |message: &[u8]| {
                 ensure!(served.get() < MAX_PEERS, Declined::Peer);
-                self.judge(message)
+                self.read_request(message)
             };
-            let mut acceptor = Acceptor::new(&carriers, options, &judge);
+            let mut acceptor = Acceptor::new(&carriers, options, &read_request);
             if self.is_one_copy {
                 let accepted =
                     unless_interrupted(&interrupt, async { Ok(acceptor.accept(&listener).await) }).await?;
@@ -111,7 +111,7 @@ impl Service<'_> {
     }
 
     /// Reads the first message of a session
-    fn judge(&self, message: &[u8]) -> Result<Asked> {
+    fn read_request(&self, message: &[u8]) -> Result<Asked> {
         if let Some(measurement) = Measurement::asked(message) {
             ensure!(!self.is_one_copy, Declined::Measurement);
             return Ok(Asked::Measurement(measurement));
