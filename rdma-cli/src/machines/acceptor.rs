@@ -23,7 +23,7 @@ pub(crate) struct Accepted<T> {
     pub(crate) node: Node<AnyDevice>,
     pub(crate) session: Session<AnyDevice>,
     pub(crate) peer: SocketAddr,
-    pub(crate) asked: T,
+    pub(crate) request: T,
 }
 
 /// Reads the first message of a session, and refuses what cannot be done
@@ -36,6 +36,8 @@ pub(crate) struct Acceptor<'a, T> {
     read_request: &'a ReadRequest<'a, T>,
     attempts: Vec<Attempt<'a, T>>,
 }
+
+const NO_REQUEST: &str = "the peer has connected, and sent no request";
 
 /// A connection that may become a session
 type Attempt<'a, T> = Pin<Box<dyn Future<Output = Result<Accepted<T>, Refused>> + 'a>>;
@@ -115,24 +117,24 @@ async fn admit<T>(
 ) -> Result<Accepted<T>, Refused> {
     let served = node.serve(stream).await.map_err(|error| Refused { peer, error: error.into() });
     served?;
-    let asked = async {
+    let first_message = async {
         let session = node.accept().await.ok_or(ConnectError::Closed)?;
-        let request = session.recv().await;
-        anyhow::Ok((session, request))
+        let message = session.recv().await;
+        anyhow::Ok((session, message))
     };
-    let asked = timeout(PATIENCE, asked).await.context("it asked for nothing").flatten();
-    let met = asked.and_then(|(session, request)| {
-        let met = match request {
-            Ok(request) => request.context("it asked for nothing").and_then(|request| read_request(&request)),
+    let first_message = timeout(PATIENCE, first_message).await.context(NO_REQUEST).flatten();
+    let accepted = first_message.and_then(|(session, message)| {
+        let request = match message {
+            Ok(message) => message.context(NO_REQUEST).and_then(|message| read_request(&message)),
             Err(error) => Err(error.into()),
         };
-        if let Err(error) = &met {
+        if let Err(error) = &request {
             session.reset(reset_code(error));
         }
-        met.map(|met| (session, met))
+        request.map(|request| (session, request))
     });
-    match met {
-        Ok((session, asked)) => Ok(Accepted { node, session, peer, asked }),
+    match accepted {
+        Ok((session, request)) => Ok(Accepted { node, session, peer, request }),
         Err(error) => {
             node.close();
             Err(Refused { peer, error })

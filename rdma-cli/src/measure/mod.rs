@@ -36,7 +36,7 @@ impl Measurement {
     }
 
     /// The measurement that the first message of a session asks for
-    pub(crate) fn asked(message: &[u8]) -> Option<Self> {
+    pub(crate) fn requested(message: &[u8]) -> Option<Self> {
         let all = [Self::Ping, Self::Bw, Self::AllReduce];
         all.into_iter().find(|measurement| measurement.request() == message)
     }

@@ -28,7 +28,7 @@ use crate::signals::{Interrupt, Interrupted};
 const MESSAGES: usize = 8;
 
 /// What a peer asks for
-enum Asked {
+enum Request {
     Measurement(Measurement),
     Copy(Incoming),
 }
@@ -111,14 +111,14 @@ impl Service<'_> {
     }
 
     /// Reads the first message of a session
-    fn read_request(&self, message: &[u8]) -> Result<Asked> {
-        if let Some(measurement) = Measurement::asked(message) {
+    fn read_request(&self, message: &[u8]) -> Result<Request> {
+        if let Some(measurement) = Measurement::requested(message) {
             ensure!(!self.is_one_copy, Declined::Measurement);
-            return Ok(Asked::Measurement(measurement));
+            return Ok(Request::Measurement(measurement));
         }
         match self.into {
-            Some(root) => Ok(Asked::Copy(Incoming::asked(message, root)?)),
-            None if Incoming::is_asked(message) => bail!(Declined::Copy),
+            Some(root) => Ok(Request::Copy(Incoming::prepare(message, root)?)),
+            None if Incoming::is_requested(message) => bail!(Declined::Copy),
             None => bail!(FOREIGN),
         }
     }
@@ -135,17 +135,17 @@ fn report_failure(peer: SocketAddr, done: Result<()>) {
 
 /// Does what a peer asks for
 async fn serve(
-    accepted: Accepted<Asked>,
+    accepted: Accepted<Request>,
     carriers: &Carriers,
     interrupt: &Interrupt,
     output: Output,
 ) -> Result<()> {
-    let Accepted { node, session, peer, asked } = accepted;
+    let Accepted { node, session, peer, request } = accepted;
     let carrier = carriers.describe(&session).await;
-    let measurement = match asked {
-        Asked::Measurement(measurement) => measurement,
-        Asked::Copy(asked) => {
-            let accepted = Accepted { node, session, peer, asked };
+    let measurement = match request {
+        Request::Measurement(measurement) => measurement,
+        Request::Copy(request) => {
+            let accepted = Accepted { node, session, peer, request };
             return receive(accepted, &carrier, interrupt, output).await;
         }
     };

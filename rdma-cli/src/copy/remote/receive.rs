@@ -25,12 +25,12 @@ pub(crate) struct Incoming {
 
 impl Incoming {
     /// Whether the first message of a session asks for a copy
-    pub(crate) fn is_asked(message: &[u8]) -> bool {
+    pub(crate) fn is_requested(message: &[u8]) -> bool {
         Request::is_one(message)
     }
 
     /// Prepares what the first message of a session asks for
-    pub(crate) fn asked(message: &[u8], root: &Path) -> Result<Self> {
+    pub(crate) fn prepare(message: &[u8], root: &Path) -> Result<Self> {
         let request = Request::from_bytes(message)?;
         let place = request.place(root)?;
         let destination = request.destination(&place)?;
@@ -50,8 +50,8 @@ pub(crate) async fn receive(
     interrupt: &Interrupt,
     output: Output,
 ) -> Result<()> {
-    let Accepted { node, session, peer, asked } = accepted;
-    let Incoming { bytes, place, destination } = asked;
+    let Accepted { node, session, peer, request } = accepted;
+    let Incoming { bytes, place, destination } = request;
     output.announce(&format!("{peer} copies to {}", shown(&place)))?;
     output.announce_carrier(carrier)?;
     let progress = progress::bytes(bytes);
