@@ -20,4 +20,6 @@ pub(crate) use self::listen::{canonical, listen};
 pub(crate) use self::peer::Peer;
 pub(crate) use self::remote_path::{RemotePath, require_below};
 pub(crate) use self::reset_code::{Declined, explain, lacks_room};
-pub(crate) use self::sides::{interrupted, key_options, part, room, runtime, unless_interrupted};
+pub(crate) use self::sides::{
+    end_session, interrupted, key_options, runtime, unless_interrupted, with_memory_for,
+};

@@ -7,7 +7,7 @@ use super::carriers::{Carried, Carriers};
 use super::connect::{connect, require_port};
 use super::host::Host;
 use super::reset_code::explain;
-use super::sides::{key_options, part, room, runtime, unless_interrupted};
+use super::sides::{end_session, key_options, runtime, unless_interrupted, with_memory_for};
 use crate::args::{Carrier, Machines};
 use crate::signals::{Interrupt, Interrupted};
 
@@ -32,13 +32,13 @@ impl Peer<'_> {
         work: impl AsyncFnOnce(&Session<AnyDevice>) -> Result<T>,
     ) -> Result<(T, Carried)> {
         require_port(self.machines.port(), Machines::PORT)?;
-        let options = room(key_options(self.machines.key.as_deref())?, longest, count);
+        let options = with_memory_for(key_options(self.machines.key.as_deref())?, longest, count);
         runtime()?.block_on(async {
             let (node, session, carrier) = self.open_session(options).await?;
             on_carrier(&carrier)?;
             let done = unless_interrupted(self.interrupt, work(&session)).await;
             let carried = Carried::over(&session);
-            part(node, session, &done).await;
+            end_session(node, session, &done).await;
             let done = done.map_err(explain).map_err(|error| match error.is::<Interrupted>() {
                 true => error,
                 false => error.context(self.host.clone()),

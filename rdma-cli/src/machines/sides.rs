@@ -48,7 +48,7 @@ pub(crate) async fn unless_interrupted<T>(
 }
 
 /// Ends a session, and gives the peer time to learn of it
-pub(crate) async fn part<T>(node: Node<AnyDevice>, session: Session<AnyDevice>, done: &Result<T>) {
+pub(crate) async fn end_session<T>(node: Node<AnyDevice>, session: Session<AnyDevice>, done: &Result<T>) {
     let over = async {
         match done {
             // Both sides know the outcome already.
@@ -64,7 +64,7 @@ pub(crate) async fn part<T>(node: Node<AnyDevice>, session: Session<AnyDevice>, 
 }
 
 /// A node for one peer, with memory for `count` messages of `longest` bytes, and twice as much to receive
-pub(crate) fn room(options: NodeOptions, longest: usize, count: usize) -> NodeOptions {
+pub(crate) fn with_memory_for(options: NodeOptions, longest: usize, count: usize) -> NodeOptions {
     let memory = longest * count;
     options.max_peers(1).max_message(longest).send_memory(memory).receive_memory(2 * memory)
 }

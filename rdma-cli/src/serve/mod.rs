@@ -17,8 +17,8 @@ use crate::args::{Carrier, Machines, Serve};
 use crate::copy::remote::{Incoming, receive};
 use crate::failure::at;
 use crate::machines::{
-    Accepted, Acceptor, Carried, Carriers, Declined, MAX_PEERS, explain, interrupted, key_options, listen,
-    part, room, runtime, unless_interrupted,
+    Accepted, Acceptor, Carried, Carriers, Declined, MAX_PEERS, end_session, explain, interrupted,
+    key_options, listen, runtime, unless_interrupted, with_memory_for,
 };
 use crate::measure::{FOREIGN, MAX_MESSAGE, Measurement};
 use crate::report::{Output, Wall, note};
@@ -69,7 +69,7 @@ impl Service<'_> {
             writable.with_context(|| at(root, "cannot be written"))?;
         }
         let interrupt = Interrupt::listen()?;
-        let options = room(key_options(self.machines.key.as_deref())?, MAX_MESSAGE, MESSAGES);
+        let options = with_memory_for(key_options(self.machines.key.as_deref())?, MAX_MESSAGE, MESSAGES);
         if self.machines.key.is_none() && self.into.is_some() {
             note("without --key, every machine that reaches this port can write into the directory");
         }
@@ -155,6 +155,6 @@ async fn serve(
     let wall = Wall::start();
     let done = unless_interrupted(interrupt, measurement.answer(&session)).await;
     let (wall_seconds, carried) = (wall.seconds(), Carried::over(&session));
-    part(node, session, &done).await;
+    end_session(node, session, &done).await;
     Served::new(command, peer, done.map_err(explain)?, wall_seconds, carried).print(output)
 }

@@ -11,7 +11,7 @@ use crate::copy::destination::Destination;
 use crate::copy::receive::{Received, Receiver};
 use crate::copy::words::{NOT_KEPT, earlier, remedy, size};
 use crate::file::Replacement;
-use crate::machines::{Accepted, Carried, explain, lacks_room, part, unless_interrupted};
+use crate::machines::{Accepted, Carried, end_session, explain, lacks_room, unless_interrupted};
 use crate::progress;
 use crate::report::{Output, Wall, plain};
 use crate::signals::Interrupt;
@@ -61,7 +61,7 @@ pub(crate) async fn receive(
     let done = unless_interrupted(interrupt, receiver.receive()).await;
     let wall_seconds = wall.seconds();
     let carried = Carried::over(&session);
-    part(node, session, &done).await;
+    end_session(node, session, &done).await;
     progress.finish_and_clear();
     let received: Received = done.map_err(|error| {
         let remedy = match incomplete.take() {
