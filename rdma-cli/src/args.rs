@@ -32,6 +32,7 @@ pub(crate) use self::topo::{
 };
 #[cfg(unix)]
 use crate::bench::NumberType;
+use crate::machines::Host;
 use crate::report::Output;
 #[cfg(unix)]
 use crate::sim::Period;
@@ -53,7 +54,7 @@ pub(crate) struct Args {
     /// The command; without one, `demo`
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-    /// Print JSON instead of text: one object, or with `serve` one in a line
+    /// Print JSON instead of text: one object, or one in a line with a command that listens
     #[arg(long, global = true)]
     json: bool,
     /// Print results and errors only: no backend, no remarks, no progress
@@ -187,8 +188,10 @@ pub(crate) enum Command {
     #[command(
         after_help = "Bytes go over all cables with RDMA between the machines, and over TCP while there is none. Without --key, every \
                       machine that reaches the port is answered; what goes over TCP is never encrypted. A firewall must let the port and \
-                      further ones pass: each machine may be connected to. With --json, the first line is an object with the address; one \
+                      further ones pass: each machine may be connected to. With --json, the first line is an object with the address, in the key `listening`; one \
                       object follows for each peer that was answered.\n\n\
+                      It serves 4 peers at once; the command of a further one fails and says so. A measurement ends when no message \
+                      passes for a minute, and after an hour.\n\n\
                       Examples: tb5 serve; tb5 serve --into /data --key secret; then, on another machine: tb5 ping mini:; tb5 bw mini:; \
                       tb5 copy model.bin mini:.\n\n\
                       Exit codes: 0 stopped by Ctrl-C or SIGTERM, 1 failed, 2 usage. A script that starts it in the background ends it by \
@@ -356,8 +359,8 @@ pub(crate) struct ProviderArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Ping {
     /// The machine where `tb5 serve` runs; without it, two simulated Macs
-    #[arg(value_name = "HOST:", value_parser = machines::host)]
-    pub(crate) host: Option<String>,
+    #[arg(value_name = "HOST:")]
+    pub(crate) host: Option<Host>,
     /// Size of each message, in B, KiB or MiB: up to 4 MiB
     #[arg(long, default_value = "64", value_name = "BYTES", value_parser = sizes::up_to(sizes::MAX_PING), allow_hyphen_values = true)]
     pub(crate) size: u64,
@@ -377,8 +380,8 @@ pub(crate) struct Ping {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bw {
     /// The machine where `tb5 serve` runs; without it, two simulated Macs
-    #[arg(value_name = "HOST:", value_parser = machines::host)]
-    pub(crate) host: Option<String>,
+    #[arg(value_name = "HOST:")]
+    pub(crate) host: Option<Host>,
     /// Sizes of the messages from A to B in B, KiB or MiB, each twice the one before: 1 B to 16 MiB, to another machine to 4 MiB
     #[arg(long, default_value = "4KiB..4MiB", value_name = "A..B", value_parser = Sizes::up_to(sizes::MAX_BW), allow_hyphen_values = true)]
     pub(crate) bytes: Sizes,

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use super::machines::{self, Machines};
+use super::machines::Machines;
+use crate::machines::Host;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Demo {
     /// The machine where `tb5 serve --into DIR` runs; without it, four simulated Macs
-    #[arg(value_name = "HOST:", value_parser = machines::host)]
-    pub(crate) host: Option<String>,
+    #[arg(value_name = "HOST:")]
+    pub(crate) host: Option<Host>,
     /// Where the report goes; an existing file is replaced; `-` is standard output, and what else is printed goes to standard error then
     #[arg(long, default_value = DEFAULT_REPORT, value_name = "FILE")]
     pub(crate) out: PathBuf,

@@ -45,8 +45,11 @@ impl Machines {
         })
     }
 
+    /// The port without `--port`
+    pub(crate) const PORT: u16 = 7465;
+
     pub(crate) fn port(&self) -> u16 {
-        self.port.unwrap_or(7465)
+        self.port.unwrap_or(Self::PORT)
     }
 }
 
@@ -59,41 +62,4 @@ pub(crate) enum Carrier {
     Rdma,
     /// TCP only
     Tcp,
-}
-
-/// Reads the name of a machine, with the colon of `HOST:` or without
-pub(super) fn host(text: &str) -> Result<String, String> {
-    let host = text.strip_suffix(':').unwrap_or(text);
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    if let Some((name, port)) = host.split_once(':')
-        && port.parse::<u16>().is_ok()
-    {
-        return Err(format!("write {name}: and --port {port}"));
-    }
-    let is_host = !host.is_empty() && !host.contains(['/', '[', ']']);
-    is_host
-        .then(|| host.to_owned())
-        .ok_or_else(|| "write the name or the address of a machine, such as mini:".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_machine_is_named_with_a_colon_or_without() {
-        for (text, name) in [
-            ("mini", "mini"),
-            ("mini:", "mini"),
-            ("10.0.0.2:", "10.0.0.2"),
-            ("[::1]:", "::1"),
-            ("fe80::1%en5", "fe80::1%en5"),
-        ] {
-            assert_eq!(host(text).as_deref(), Ok(name), "{text}");
-        }
-        assert_eq!(host("mini:7465").unwrap_err(), "write mini: and --port 7465");
-        for text in ["", ":", "[]:", "a/b", "[a]b:"] {
-            assert!(host(text).is_err(), "{text}");
-        }
-    }
 }

@@ -10,22 +10,18 @@ use rdma_calibrate::{CalibrateError, Calls, Machine, Options, Path, calibrate_wa
 use rdma_core::{AnyDevice, Cause, Error, Runtime, Verb};
 use rdma_tb5::{OpenError, OpenOptions, PollPolicy, Provider, VerbsDevice};
 use serde::Serialize;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
 
-use super::args::{Arguments, Meeting};
+use super::args::Arguments;
 use super::outcome::Files;
-use crate::machines::unless_interrupted;
+use crate::machines::{
+    self, CHECK_INTERVAL, Host, canonical, connect, require_port, runtime, unless_interrupted,
+};
 use crate::report::{Output, note};
 use crate::signals::{Interrupt, Interrupted};
 use crate::{progress, recorded};
 
-/// How long a connection may take to come about.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a verb may take. A transition to RTR without a neighbour takes a second.
 const LONGEST_VERB: Duration = Duration::from_secs(15);
-/// How often it is looked whether a verb hangs, or the user wants the end.
-const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A device of this machine
 struct RealDevice {
@@ -70,19 +66,16 @@ struct Served {
     peer: String,
 }
 
-/// Asks the machine `peer`
-pub(super) fn ask(args: &Arguments, peer: &Meeting, output: Output) -> Result<()> {
+/// Asks the machine `host`
+pub(super) fn ask(args: &Arguments, host: &Host, output: Output) -> Result<()> {
+    require_port(args.port(), Arguments::PORT)?;
     let files = Files::require_writable(&args.out)?;
     let (provider, name) = device(args.device.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let options = Options::default().with(args.idle_death, args.error_state);
     let findings = runtime()?.block_on(async {
-        let Meeting { host, port } = peer;
-        let connecting = timeout(PATIENCE, TcpStream::connect((host.as_str(), *port))).await;
-        let stream = connecting.context("no answer").and_then(|connected| Ok(connected?));
-        let stream = stream.with_context(|| {
-            format!("{host}:{port} cannot be reached: start `tb5 calibrate --listen` there first")
-        })?;
+        let connecting = connect(host, args.port(), "tb5 calibrate --listen");
+        let stream = unless_interrupted(&interrupt, connecting).await?;
         stream.set_nodelay(true)?;
         output.announce(&format!("backend: {name}; {} answers", stream.peer_addr()?))?;
         let progress = progress::steps(1);
@@ -97,15 +90,13 @@ pub(super) fn ask(args: &Arguments, peer: &Meeting, output: Output) -> Result<()
     files.write(&findings, "rdma", output)
 }
 
-/// Answers one machine, on `address`
-pub(super) fn listen(args: &Arguments, address: &Meeting, output: Output) -> Result<()> {
+/// Answers one machine
+pub(super) fn listen(args: &Arguments, output: Output) -> Result<()> {
     let (provider, name) = device(args.device.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let peer = runtime()?.block_on(async {
-        let Meeting { host, port } = address;
-        let listener = TcpListener::bind((host.as_str(), *port)).await;
-        let listener = listener.with_context(|| format!("cannot listen on {host}:{port}"))?;
-        output.announce(&format!("backend: {name}; listening on {}", listener.local_addr()?))?;
+        output.announce(&format!("backend: {name}"))?;
+        let listener = machines::listen(args.bind, args.port(), output).await?;
         let runtime = Arc::new(TokioRuntime::current());
         // The side that asks knows how far it is.
         let machine = RealDevice { provider, name: name.clone(), runtime, progress: ProgressBar::hidden() };
@@ -113,10 +104,11 @@ pub(super) fn listen(args: &Arguments, address: &Meeting, output: Output) -> Res
         loop {
             let accepted = async { listener.accept().await.map_err(anyhow::Error::from) };
             let (stream, peer) = unless_interrupted(&interrupt, accepted).await.map_err(in_order)?;
+            let peer = canonical(peer);
             stream.set_nodelay(true)?;
             match watched(&interrupt, &calls, serve_watched(&machine, stream, &calls)).await {
                 Ok(()) => break anyhow::Ok(peer),
-                // Another program, or somebody who looks at ports.
+                // Another program has connected, such as a port scanner.
                 Err(error) if error.downcast_ref() == Some(&CalibrateError::NotCalibrate) => {
                     note(&format!("{peer} does not calibrate"));
                 }
@@ -153,12 +145,6 @@ async fn watched<T>(
 /// The error, which says of an interrupt that nothing is left behind
 fn in_order(error: anyhow::Error) -> anyhow::Error {
     if error.is::<Interrupted>() { error.context("all objects are destroyed") } else { error }
-}
-
-/// A runtime with a thread that watches while a verb runs on this one
-fn runtime() -> Result<tokio::runtime::Runtime> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(1).enable_all().build().context("the runtime cannot be started")
 }
 
 /// The device called `name`, or the only one whose port is active

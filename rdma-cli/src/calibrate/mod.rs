@@ -13,9 +13,9 @@ use crate::report::Output;
 
 pub(crate) fn run(args: &Arguments, output: Output) -> Result<()> {
     reserve_standard_output([&args.out], output)?;
-    match (&args.listen, &args.peer) {
-        (Some(address), _) => machines::listen(args, address, output),
-        (None, Some(peer)) => machines::ask(args, peer, output),
-        (None, None) => simulated::run(args, output),
+    match &args.host {
+        _ if args.listen => machines::listen(args, output),
+        Some(host) => machines::ask(args, host, output),
+        None => simulated::run(args, output),
     }
 }

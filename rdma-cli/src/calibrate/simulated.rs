@@ -39,8 +39,10 @@ impl Machine for SimulatedMac {
 }
 
 pub(super) fn run(args: &Arguments, output: Output) -> Result<()> {
-    if args.device.is_some() {
-        bail!(Failure::usage("--device is for two machines: write HOST, or leave it out"));
+    for (option, is_given) in [("--device", args.device.is_some()), ("--port", args.port.is_some())] {
+        if is_given {
+            bail!(Failure::usage(format!("{option} is for two machines: write HOST:, or leave it out")));
+        }
     }
     require_other(&args.out, &args.profile)?;
     let files = Files::require_writable(&args.out)?;

@@ -21,6 +21,11 @@ pub(super) fn size(received: &Received) -> String {
     format!("{size} in {files}, {directories}, {}", count(*links, "link", "links"))
 }
 
+/// What to do after a copy for which the receiver lacks room, as both sides say it
+///
+/// Files of a directory that had arrived before are kept.
+pub(super) const NOT_KEPT: &str = "the file that did not fit is not kept: copy again once there is room";
+
 /// What to do after a copy that is not complete, of which `kept` says whether the next one continues it
 pub(super) fn remedy(kept: Result<Option<PathBuf>>) -> String {
     match kept {

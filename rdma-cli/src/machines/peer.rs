@@ -1,22 +1,20 @@
 //! The machine that serves, as the side that asks sees it
 
-use std::io::ErrorKind;
-
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use rdma_async::{AnyDevice, Node, NodeOptions, Session};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use super::carriers::{Carried, Carriers};
-use super::sides::{PATIENCE, explain, key_options, part, room, runtime, unless_interrupted};
+use super::connect::{connect, require_port};
+use super::host::Host;
+use super::reset_code::explain;
+use super::sides::{end_session, key_options, runtime, unless_interrupted, with_memory_for};
 use crate::args::{Carrier, Machines};
-use crate::failure::Failure;
 use crate::signals::{Interrupt, Interrupted};
 
 /// The machine that serves
 #[derive(Clone, Copy)]
 pub(crate) struct Peer<'a> {
-    pub(crate) host: &'a str,
+    pub(crate) host: &'a Host,
     pub(crate) machines: &'a Machines,
     /// The command that has to run there
     pub(crate) command: &'a str,
@@ -33,21 +31,17 @@ impl Peer<'_> {
         on_carrier: impl FnOnce(&str) -> Result<()>,
         work: impl AsyncFnOnce(&Session<AnyDevice>) -> Result<T>,
     ) -> Result<(T, Carried)> {
-        if self.machines.port() == 0 {
-            bail!(Failure::usage(
-                "--port 0 is for the side that listens: write the port on which it does, such as 7465"
-            ));
-        }
-        let options = room(key_options(self.machines.key.as_deref())?, longest, count);
+        require_port(self.machines.port(), Machines::PORT)?;
+        let options = with_memory_for(key_options(self.machines.key.as_deref())?, longest, count);
         runtime()?.block_on(async {
             let (node, session, carrier) = self.open_session(options).await?;
             on_carrier(&carrier)?;
             let done = unless_interrupted(self.interrupt, work(&session)).await;
             let carried = Carried::over(&session);
-            part(node, session, &done).await;
+            end_session(node, session, &done).await;
             let done = done.map_err(explain).map_err(|error| match error.is::<Interrupted>() {
                 true => error,
-                false => error.context(self.host.to_owned()),
+                false => error.context(self.host.clone()),
             });
             Ok((done?, carried))
         })
@@ -59,7 +53,8 @@ impl Peer<'_> {
         options: NodeOptions,
     ) -> Result<(Node<AnyDevice>, Session<AnyDevice>, String)> {
         let carriers = Carriers::find(self.machines.carrier.unwrap_or(Carrier::Auto))?;
-        let stream = unless_interrupted(self.interrupt, self.connect()).await?;
+        let connecting = connect(self.host, self.machines.port(), self.command);
+        let stream = unless_interrupted(self.interrupt, connecting).await?;
         let address = stream.peer_addr()?;
         let node = carriers.node(stream.local_addr()?, options)?;
         let connected = async { Ok(node.connect(stream).await?) };
@@ -68,15 +63,5 @@ impl Peer<'_> {
             .with_context(|| format!("{address} was reached, but no session could be made"))?;
         let carrier = carriers.describe(&session).await;
         Ok((node, session, carrier))
-    }
-
-    async fn connect(&self) -> Result<TcpStream> {
-        let (host, port) = (self.host, self.machines.port());
-        let remedy = || format!("{host}, port {port}: run `{}` there first", self.command);
-        match timeout(PATIENCE, TcpStream::connect((host, port))).await {
-            Err(_) => bail!("{}: nothing answered for {PATIENCE:?}", remedy()),
-            Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => Err(error).with_context(remedy),
-            Ok(connected) => connected.with_context(|| format!("{host}, port {port}: cannot be reached")),
-        }
     }
 }

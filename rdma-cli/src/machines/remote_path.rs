@@ -4,10 +4,12 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Result, ensure};
 
+use super::host::Host;
+
 /// A machine that serves, and a place in the directory that it was given
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct RemotePath {
-    pub(crate) host: String,
+    pub(crate) host: Host,
     pub(crate) path: PathBuf,
 }
 
@@ -18,8 +20,7 @@ impl RemotePath {
             Some(bracketed) => bracketed.split_once("]:")?,
             None => text.split_once(':')?,
         };
-        let is_host = !host.is_empty() && !host.contains('/');
-        is_host.then(|| Self { host: host.to_owned(), path: path.into() })
+        Some(Self { host: Host::named(host)?, path: path.into() })
     }
 }
 
@@ -40,11 +41,14 @@ mod tests {
 
     #[test]
     fn a_colon_before_the_first_slash_names_a_machine() {
-        let remote = |host: &str, path: &str| Some(RemotePath { host: host.into(), path: path.into() });
+        let remote =
+            |host: &str, path: &str| Some(RemotePath { host: Host::named(host).unwrap(), path: path.into() });
         for (text, expected) in [
             ("mini:model.bin", remote("mini", "model.bin")),
             ("mini:", remote("mini", "")),
             ("10.0.0.2:a/b:c", remote("10.0.0.2", "a/b:c")),
+            ("mini:7465", remote("mini", "7465")),
+            ("[::1]:x", remote("::1", "x")),
             ("[fe80::1%en5]:x", remote("fe80::1%en5", "x")),
             ("./a:b", None),
             ("/a:b", None),

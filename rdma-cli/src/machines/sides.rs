@@ -1,97 +1,16 @@
 //! What both sides do alike
 
-use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
-use rdma_async::{AnyDevice, Node, NodeOptions, RecvError, SendError, Session, SessionError, SharedKey};
+use anyhow::{Context as _, Result};
+use rdma_async::{AnyDevice, Node, NodeOptions, Session, SharedKey};
 
+use super::limits::{CHECK_INTERVAL, CLOSE_TIMEOUT};
+use super::reset_code::reset_code;
 use crate::failure::at;
 use crate::signals::{Interrupt, Interrupted};
 
-/// The time for a step of the introduction.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// The time for a word to the peer before the program ends.
-const FAREWELL: Duration = Duration::from_secs(2);
-/// How often it is checked whether the user has asked to stop.
-pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// The code with which a side that fails resets the session.
-const FAILED: u64 = 1;
-/// The code with which a side resets the session when its user stops it.
-const INTERRUPTED: u64 = 4;
-/// Failures of files that the peer is told of: their code, their kind, and what the user of the peer reads, of the side that writes and
-/// of the one that reads
-const FILES: [(u64, ErrorKind, &str); 8] = [
-    (5, ErrorKind::StorageFull, "has no space left"),
-    (6, ErrorKind::QuotaExceeded, "has used up its disk quota"),
-    (7, ErrorKind::PermissionDenied, "lacks a permission"),
-    (8, ErrorKind::ReadOnlyFilesystem, "has a read-only file system"),
-    (9, ErrorKind::NotFound, "has no such file or directory"),
-    (
-        11,
-        ErrorKind::InvalidFilename,
-        "has no room for so long a name, and most systems for none of more than 255 bytes",
-    ),
-    (10, ErrorKind::IsADirectory, "has a directory in the place of a file"),
-    (12, ErrorKind::FileTooLarge, "may not write so long a file"),
-];
-
-/// What a side does not do that serves: its peer is told by a code of its own
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-pub(crate) enum Declined {
-    #[error("it asks for a copy: write --into DIR to take copies")]
-    Copy,
-    #[error("it asks for a measurement, and this side takes one copy: `tb5 serve` does both")]
-    Measurement,
-}
-
-impl Declined {
-    /// The code with which the session ends
-    fn code(self) -> u64 {
-        match self {
-            Self::Copy => 2,
-            Self::Measurement => 3,
-        }
-    }
-
-    /// What the user of the peer is told
-    fn remedy(self) -> &'static str {
-        match self {
-            Self::Copy => "the other side takes no copies: run `tb5 serve --into DIR` there",
-            Self::Measurement => "the other side takes one copy and nothing else: run `tb5 serve` there",
-        }
-    }
-}
-
-/// The code with which a session ends because of `error`
-pub(super) fn reset_code(error: &anyhow::Error) -> u64 {
-    match error.downcast_ref::<Declined>() {
-        Some(declined) => declined.code(),
-        None if error.is::<Interrupted>() => INTERRUPTED,
-        None => {
-            let of_file = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
-            let code = of_file.and_then(|of_file| FILES.iter().find(|(_, kind, _)| *kind == of_file.kind()));
-            code.map_or(FAILED, |(code, ..)| *code)
-        }
-    }
-}
-
-/// What the user is told when the peer has ended the session with `code`
-fn told(code: u64) -> String {
-    if code == INTERRUPTED {
-        return "the other side was stopped by its user".to_owned();
-    }
-    if let Some(declined) = [Declined::Copy, Declined::Measurement].into_iter().find(|why| why.code() == code)
-    {
-        return declined.remedy().to_owned();
-    }
-    let why = FILES.iter().find(|of_file| of_file.0 == code);
-    let why = why.map_or("has given up", |(_, _, why)| why);
-    format!("the other side {why}: its output says more")
-}
-
-/// A runtime with a thread for sessions, which go on while this one reads, writes and hashes
+/// A runtime with a thread for sessions and for watchers, which go on while this one reads, writes, hashes, or calls a verb
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(1).enable_all().build().context("the runtime cannot be started")
@@ -129,7 +48,7 @@ pub(crate) async fn unless_interrupted<T>(
 }
 
 /// Ends a session, and gives the peer time to learn of it
-pub(crate) async fn part<T>(node: Node<AnyDevice>, session: Session<AnyDevice>, done: &Result<T>) {
+pub(crate) async fn end_session<T>(node: Node<AnyDevice>, session: Session<AnyDevice>, done: &Result<T>) {
     let over = async {
         match done {
             // Both sides know the outcome already.
@@ -141,56 +60,11 @@ pub(crate) async fn part<T>(node: Node<AnyDevice>, session: Session<AnyDevice>, 
         node.wait_idle().await;
     };
     // A peer that is gone learns nothing.
-    let _ = tokio::time::timeout(FAREWELL, over).await;
-}
-
-/// The error, or which side has failed
-pub(crate) fn explain(error: anyhow::Error) -> anyhow::Error {
-    let lost = |error: &(dyn std::error::Error + 'static)| match (error.downcast_ref(), error.downcast_ref())
-    {
-        (Some(RecvError::Lost(lost)), _) | (_, Some(SendError::Lost(lost))) => Some(lost.clone()),
-        _ => None,
-    };
-    match error.chain().find_map(lost) {
-        Some(SessionError::Reset(code)) => anyhow!(told(code)),
-        Some(SessionError::PeerGone) => anyhow!("the program at the other side has ended"),
-        _ => error,
-    }
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, over).await;
 }
 
 /// A node for one peer, with memory for `count` messages of `longest` bytes, and twice as much to receive
-pub(crate) fn room(options: NodeOptions, longest: usize, count: usize) -> NodeOptions {
+pub(crate) fn with_memory_for(options: NodeOptions, longest: usize, count: usize) -> NodeOptions {
     let memory = longest * count;
     options.max_peers(1).max_message(longest).send_memory(memory).receive_memory(2 * memory)
-}
-
-#[cfg(all(test, unix))]
-mod tests {
-    use super::*;
-
-    /// Catches a failure of a file that the peer is not told of, also below the context that names the file.
-    #[test]
-    fn the_peer_is_told_why_a_file_failed() {
-        for (errno, code, why) in [
-            (libc::ENOSPC, 5, "has no space left"),
-            (libc::EDQUOT, 6, "has used up its disk quota"),
-            (libc::EACCES, 7, "lacks a permission"),
-            (libc::EPERM, 7, "lacks a permission"),
-            (libc::EROFS, 8, "has a read-only file system"),
-            (libc::ENOENT, 9, "has no such file or directory"),
-            (libc::EISDIR, 10, "has a directory in the place of a file"),
-            (
-                libc::ENAMETOOLONG,
-                11,
-                "has no room for so long a name, and most systems for none of more than 255 bytes",
-            ),
-            (libc::EFBIG, 12, "may not write so long a file"),
-            (libc::EIO, FAILED, "has given up"),
-        ] {
-            let error =
-                anyhow::Error::new(io::Error::from_raw_os_error(errno)).context("copy: cannot be written");
-            assert_eq!(reset_code(&error), code, "{errno}");
-            assert_eq!(told(code), format!("the other side {why}: its output says more"));
-        }
-    }
 }

@@ -11,7 +11,7 @@ use super::wire::{BW, FOREIGN, MAX_MESSAGE};
 use crate::args::Bw;
 use crate::bw::{count_of, receive_messages, send_messages};
 use crate::failure::Failure;
-use crate::machines::{Carried, Peer};
+use crate::machines::{Carried, Host, Peer};
 use crate::progress;
 use crate::report::{Output, Wall, table};
 use crate::signals::Interrupt;
@@ -44,7 +44,7 @@ pub(crate) struct RemoteRow {
 }
 
 /// Measures the goodput to `host`
-pub(crate) fn bw(args: &Bw, host: &str, output: Output) -> Result<()> {
+pub(crate) fn bw(args: &Bw, host: &Host, output: Output) -> Result<()> {
     let longest = MAX_MESSAGE as u64;
     if let Some(size) = args.bytes.each().last().filter(|size| *size > longest) {
         let (size, longest) = (sizes::text(size), sizes::text(longest));
@@ -80,7 +80,7 @@ pub(crate) fn measure_bw(
         Ok(rows)
     })?;
     let (backend, wall_seconds) = (carried.backend(), wall.seconds());
-    Ok(RemoteBw { backend, peer: peer.host.to_owned(), in_flight, rows, wall_seconds, carried })
+    Ok(RemoteBw { backend, peer: peer.host.name().to_owned(), in_flight, rows, wall_seconds, carried })
 }
 
 async fn row<D: Device>(session: &Session<D>, size: u64, in_flight: u16) -> Result<RemoteRow> {

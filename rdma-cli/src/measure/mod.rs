@@ -1,6 +1,7 @@
 //! Measurements between two machines: one asks for them, and one answers
 
 mod bw;
+mod limit;
 mod ping;
 mod reduce;
 mod wire;
@@ -35,7 +36,7 @@ impl Measurement {
     }
 
     /// The measurement that the first message of a session asks for
-    pub(crate) fn asked(message: &[u8]) -> Option<Self> {
+    pub(crate) fn requested(message: &[u8]) -> Option<Self> {
         let all = [Self::Ping, Self::Bw, Self::AllReduce];
         all.into_iter().find(|measurement| measurement.request() == message)
     }
@@ -50,11 +51,18 @@ impl Measurement {
     }
 
     /// Answers until the peer closes the session; returns how many bytes came
+    ///
+    /// # Errors
+    ///
+    /// `Declined::Silence` and `Declined::Duration` if the peer takes too long; errors of the session.
     pub(crate) async fn answer<D: Device>(self, session: &Session<D>) -> Result<u64> {
-        match self {
-            Self::Ping => crate::ping::answer(session).await,
-            Self::Bw => bw::answer(session).await,
-            Self::AllReduce => reduce::answer(session).await,
-        }
+        let answered = async {
+            match self {
+                Self::Ping => crate::ping::answer(session).await,
+                Self::Bw => bw::answer(session).await,
+                Self::AllReduce => reduce::answer(session).await,
+            }
+        };
+        limit::limited(session, answered).await
     }
 }

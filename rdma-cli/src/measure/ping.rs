@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::wire::{MAX_MESSAGE, PING};
 use crate::args::Ping;
-use crate::machines::{Carried, Peer};
+use crate::machines::{Carried, Host, Peer};
 use crate::ping::{Distribution, round_trips};
 use crate::progress;
 use crate::report::{Output, Wall};
@@ -30,7 +30,7 @@ pub(crate) struct RemotePing {
 }
 
 /// Measures round trips with `host`
-pub(crate) fn ping(args: &Ping, host: &str, output: Output) -> Result<()> {
+pub(crate) fn ping(args: &Ping, host: &Host, output: Output) -> Result<()> {
     let interrupt = Interrupt::listen()?;
     let peer = Peer { host, machines: &args.machines, command: "tb5 serve", interrupt: &interrupt };
     let progress = progress::items(args.count.into());
@@ -62,7 +62,7 @@ pub(crate) fn measure_ping(
     })?;
     Ok(RemotePing {
         backend: carried.backend(),
-        peer: peer.host.to_owned(),
+        peer: peer.host.name().to_owned(),
         size_bytes: size,
         count,
         rtt_ns: Distribution::of(samples.clone()),

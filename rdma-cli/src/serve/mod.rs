@@ -2,24 +2,23 @@
 
 mod report;
 
+use std::cell::Cell;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use rustix::fs::{Access, access};
-use rustix::net::sockopt::set_ipv6_v6only;
-use tokio::net::{TcpListener, TcpSocket};
 
-use self::report::{Listening, Served};
+use self::report::Served;
 use crate::args::{Carrier, Machines, Serve};
 use crate::copy::remote::{Incoming, receive};
 use crate::failure::at;
 use crate::machines::{
-    Accepted, Carried, Carriers, Declined, Door, explain, interrupted, key_options, part, room, runtime,
-    unless_interrupted,
+    Accepted, Acceptor, Carried, Carriers, Declined, MAX_PEERS, end_session, explain, interrupted,
+    key_options, listen, runtime, unless_interrupted, with_memory_for,
 };
 use crate::measure::{FOREIGN, MAX_MESSAGE, Measurement};
 use crate::report::{Output, Wall, note};
@@ -27,14 +26,9 @@ use crate::signals::{Interrupt, Interrupted};
 
 /// Of the longest messages, how many there is memory for; for each peer
 const MESSAGES: usize = 8;
-/// Peers that are answered at once; further ones wait
-const MAX_PEERS: usize = 4;
-
-/// Connections that wait to be accepted, as for other listeners
-const BACKLOG: u32 = 1024;
 
 /// What a peer asks for
-enum Asked {
+enum Request {
     Measurement(Measurement),
     Copy(Incoming),
 }
@@ -75,26 +69,29 @@ impl Service<'_> {
             writable.with_context(|| at(root, "cannot be written"))?;
         }
         let interrupt = Interrupt::listen()?;
-        let options = room(key_options(self.machines.key.as_deref())?, MAX_MESSAGE, MESSAGES);
+        let options = with_memory_for(key_options(self.machines.key.as_deref())?, MAX_MESSAGE, MESSAGES);
         if self.machines.key.is_none() && self.into.is_some() {
             note("without --key, every machine that reaches this port can write into the directory");
         }
         let carriers = Carriers::find(self.machines.carrier.unwrap_or(Carrier::Auto))?;
         runtime()?.block_on(async {
-            let listener = listen(self.bind, self.machines.port()).await?;
-            self.announce(listener.local_addr()?, output)?;
-            let judge = |message: &[u8]| self.judge(message);
-            let mut door = Door::new(&carriers, options, &judge);
+            let listener = listen(self.bind, self.machines.port(), output).await?;
+            let served = Cell::new(0);
+            let read_request = |message: &[u8]| {
+                ensure!(served.get() < MAX_PEERS, Declined::Peer);
+                self.read_request(message)
+            };
+            let mut acceptor = Acceptor::new(&carriers, options, &read_request);
             if self.is_one_copy {
                 let accepted =
-                    unless_interrupted(&interrupt, async { Ok(door.accept(&listener).await) }).await?;
-                drop((door, listener));
+                    unless_interrupted(&interrupt, async { Ok(acceptor.accept(&listener).await) }).await?;
+                drop((acceptor, listener));
                 return serve(accepted, &carriers, &interrupt, output).await;
             }
             let mut peers = FuturesUnordered::new();
             while !interrupt.is_requested() {
                 tokio::select! {
-                    accepted = door.accept(&listener), if peers.len() < MAX_PEERS => {
+                    accepted = acceptor.accept(&listener) => {
                         peers.push(async {
                             let peer = accepted.peer;
                             (peer, serve(accepted, &carriers, &interrupt, output).await)
@@ -103,6 +100,7 @@ impl Service<'_> {
                     Some((peer, done)) = peers.next() => report_failure(peer, done),
                     _ = interrupted(&interrupt) => (),
                 }
+                served.set(peers.len());
             }
             // Each of them notices the interrupt, too.
             while let Some((peer, done)) = peers.next().await {
@@ -112,46 +110,18 @@ impl Service<'_> {
         })
     }
 
-    /// Says where the server listens: with `--json`, too, as an object of its own, because the port may be any
-    fn announce(&self, address: SocketAddr, output: Output) -> Result<()> {
-        match output {
-            Output::Json if !self.is_one_copy => output.print(&Listening { listening: address }, String::new),
-            _ => output.announce(&format!("listening on {address}")),
-        }
-    }
-
     /// Reads the first message of a session
-    fn judge(&self, message: &[u8]) -> Result<Asked> {
-        if let Some(measurement) = Measurement::asked(message) {
+    fn read_request(&self, message: &[u8]) -> Result<Request> {
+        if let Some(measurement) = Measurement::requested(message) {
             ensure!(!self.is_one_copy, Declined::Measurement);
-            return Ok(Asked::Measurement(measurement));
+            return Ok(Request::Measurement(measurement));
         }
         match self.into {
-            Some(root) => Ok(Asked::Copy(Incoming::asked(message, root)?)),
-            None if Incoming::is_asked(message) => bail!(Declined::Copy),
+            Some(root) => Ok(Request::Copy(Incoming::prepare(message, root)?)),
+            None if Incoming::is_requested(message) => bail!(Declined::Copy),
             None => bail!(FOREIGN),
         }
     }
-}
-
-/// Listens on one address, or on all of this machine, by IPv6 and IPv4 where the system has both
-async fn listen(address: Option<IpAddr>, port: u16) -> Result<TcpListener> {
-    if address.is_none()
-        && let Ok(listener) = listen_on_both(port)
-    {
-        return Ok(listener);
-    }
-    let address = SocketAddr::new(address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), port);
-    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
-}
-
-/// A listener for IPv6 and IPv4; fails where the system lacks IPv6
-fn listen_on_both(port: u16) -> io::Result<TcpListener> {
-    let socket = TcpSocket::new_v6()?;
-    set_ipv6_v6only(&socket, false)?;
-    socket.set_reuseaddr(true)?;
-    socket.bind(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port))?;
-    socket.listen(BACKLOG)
 }
 
 /// One peer that fails is no reason to leave the others
@@ -165,17 +135,17 @@ fn report_failure(peer: SocketAddr, done: Result<()>) {
 
 /// Does what a peer asks for
 async fn serve(
-    accepted: Accepted<Asked>,
+    accepted: Accepted<Request>,
     carriers: &Carriers,
     interrupt: &Interrupt,
     output: Output,
 ) -> Result<()> {
-    let Accepted { node, session, peer, asked } = accepted;
+    let Accepted { node, session, peer, request } = accepted;
     let carrier = carriers.describe(&session).await;
-    let measurement = match asked {
-        Asked::Measurement(measurement) => measurement,
-        Asked::Copy(asked) => {
-            let accepted = Accepted { node, session, peer, asked };
+    let measurement = match request {
+        Request::Measurement(measurement) => measurement,
+        Request::Copy(request) => {
+            let accepted = Accepted { node, session, peer, request };
             return receive(accepted, &carrier, interrupt, output).await;
         }
     };
@@ -185,6 +155,6 @@ async fn serve(
     let wall = Wall::start();
     let done = unless_interrupted(interrupt, measurement.answer(&session)).await;
     let (wall_seconds, carried) = (wall.seconds(), Carried::over(&session));
-    part(node, session, &done).await;
+    end_session(node, session, &done).await;
     Served::new(command, peer, done.map_err(explain)?, wall_seconds, carried).print(output)
 }

@@ -8,12 +8,6 @@ use serde::Serialize;
 use crate::machines::Carried;
 use crate::report::{Output, bytes};
 
-/// The address of the server
-#[derive(Debug, Serialize)]
-pub(super) struct Listening {
-    pub(super) listening: SocketAddr,
-}
-
 /// A measurement of a peer that is over
 #[derive(Debug, Serialize)]
 pub(super) struct Served {

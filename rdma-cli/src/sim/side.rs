@@ -102,10 +102,10 @@ impl Side {
     /// A byte stream to the other side, over a network beside the cable
     pub(crate) async fn stream(&self) -> Result<DuplexStream, Failure> {
         if self.is_first {
-            let (near, far) = tokio::io::duplex(STREAM);
+            let (local, remote) = tokio::io::duplex(STREAM);
             // The link holds the receiver.
-            let _ = self.link.calls.unbounded_send(far);
-            return Ok(near);
+            let _ = self.link.calls.unbounded_send(remote);
+            return Ok(local);
         }
         let call = async { self.link.called.lock().await.next().await };
         let stream = timeout(&*self.host.runtime(), CALL_TIMEOUT, call).await.flatten();

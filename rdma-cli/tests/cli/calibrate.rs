@@ -169,15 +169,19 @@ fn what_is_in_the_way_is_said_with_its_remedy() {
         (&["calibrate", "--out", nowhere.to_str().unwrap()], 1, &["where.toml: cannot be written"]),
         (&["calibrate", "--out", "cal.md"], 2, &["the page has the extension .md"]),
         (&["calibrate", "--device", "rdma_en2"], 2, &["--device is for two machines"]),
+        (&["calibrate", "--port", "7466"], 2, &["--port is for two machines: write HOST:"]),
+        (&["calibrate", "--bind", "127.0.0.1"], 2, &["--listen"]),
+        (&["calibrate", "mini:7466"], 2, &["write mini: and --port 7466"]),
         (
-            &["calibrate", "localhost:99999"],
+            &["calibrate", "mini:", "--port", "0"],
             2,
-            &["the port is a whole number up to 65535, such as localhost:7466"],
+            &["--port 0 is for the side that listens", "such as 7466"],
         ),
-        (&["calibrate", "--listen", "foo"], 2, &["write an address of this machine, such as 10.0.0.1"]),
+        (&["calibrate", "mini:", "--listen"], 2, &["cannot be used with '--listen'"]),
+        (&["calibrate", "--listen", "--bind", "foo"], 2, &["invalid value 'foo' for '--bind <ADDRESS>'"]),
         // A machine without RDMA: on either side.
         (&["calibrate", "--listen"], 1, &["tb5 doctor"]),
-        (&["calibrate", "127.0.0.1:1"], 1, &["tb5 doctor"]),
+        (&["calibrate", "127.0.0.1:", "--port", "1"], 1, &["tb5 doctor"]),
     ] {
         let output = tool().args(words).env("RDMA_PROVIDER", &missing).output().unwrap();
         assert_failed(&output, code, causes);

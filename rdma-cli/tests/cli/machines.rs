@@ -1,5 +1,8 @@
 //! `tb5 serve`, and `tb5 copy`, `ping` and `bw` between two machines, here two processes
 
+mod listening;
+mod peers;
+
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};

@@ -64,10 +64,10 @@ const PEER_COMMANDS: [(&str, PeerCommand); 5] =
 const JSON_COMMANDS: [(&str, PeerCommand); 3] = [
     ("copy --listen", |_| in_fabric(["copy --listen FOLDER --json", "copy README 127.0.0.1:"], "a")),
     ("calibrate --listen", |_| {
-        in_fabric(["calibrate --listen --json", "calibrate 127.0.0.1 --out FOLDERfound.toml"], "a")
+        in_fabric(["calibrate --listen --json", "calibrate 127.0.0.1: --out FOLDERfound.toml"], "a")
     }),
-    ("calibrate HOST", |_| {
-        in_fabric(["calibrate --listen", "calibrate 127.0.0.1 --json --out FOLDERfound.toml"], "b")
+    ("calibrate HOST:", |_| {
+        in_fabric(["calibrate --listen", "calibrate 127.0.0.1: --json --out FOLDERfound.toml"], "b")
     }),
 ];
 #[cfg(not(target_os = "linux"))]
@@ -375,8 +375,8 @@ fn row(name: &str, key: &str, types: &[&str], meanings: &BTreeMap<&str, Meaning>
 /// The page of the guide: each command with its keys
 fn page(files: &Files) -> String {
     let mut page = String::from(
-        "# JSON output\n\nWith `--json`, a command prints one object. `serve` prints one in a line: first `{\"listening\": ADDRESS}`, then \
-         one for each peer. Units are in the keys; `[]` stands for each element of a list. `doctor --probe` prints the object of `doctor`, \
+        "# JSON output\n\nWith `--json`, a command prints one object. `serve`, `copy --listen` and `calibrate --listen` print one in a line: \
+         first `{\"listening\": ADDRESS}`, then one for each peer. Units are in the keys; `[]` stands for each element of a list. `doctor --probe` prints the object of `doctor`, \
          with more findings. A test compares this page with what the commands print.\n",
     );
     let meanings = meanings();
@@ -389,8 +389,9 @@ fn page(files: &Files) -> String {
     }
     for (name, command) in PEER_COMMANDS.into_iter().chain(JSON_COMMANDS) {
         let printed = command(&["--json"]);
-        let value =
-            serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{name}: {error}: {printed}"));
+        // The line with the address is described above.
+        let last = printed.lines().last().unwrap_or_default();
+        let value = serde_json::from_str(last).unwrap_or_else(|error| panic!("{name}: {error}: {printed}"));
         types(&value, "", by_name.entry(name).or_default());
     }
     for (name, keys) in by_name {

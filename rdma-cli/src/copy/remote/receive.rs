@@ -1,7 +1,6 @@
 //! The side that receives
 
 use std::cell::RefCell;
-use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -10,9 +9,9 @@ use super::outcome::Outcome;
 use super::request::Request;
 use crate::copy::destination::Destination;
 use crate::copy::receive::{Received, Receiver};
-use crate::copy::words::{earlier, remedy, size};
+use crate::copy::words::{NOT_KEPT, earlier, remedy, size};
 use crate::file::Replacement;
-use crate::machines::{Accepted, Carried, explain, part, unless_interrupted};
+use crate::machines::{Accepted, Carried, end_session, explain, lacks_room, unless_interrupted};
 use crate::progress;
 use crate::report::{Output, Wall, plain};
 use crate::signals::Interrupt;
@@ -26,25 +25,17 @@ pub(crate) struct Incoming {
 
 impl Incoming {
     /// Whether the first message of a session asks for a copy
-    pub(crate) fn is_asked(message: &[u8]) -> bool {
+    pub(crate) fn is_requested(message: &[u8]) -> bool {
         Request::is_one(message)
     }
 
     /// Prepares what the first message of a session asks for
-    pub(crate) fn asked(message: &[u8], root: &Path) -> Result<Self> {
+    pub(crate) fn prepare(message: &[u8], root: &Path) -> Result<Self> {
         let request = Request::from_bytes(message)?;
         let place = request.place(root)?;
         let destination = request.destination(&place)?;
         Ok(Self { bytes: request.bytes, place, destination })
     }
-}
-
-/// Whether a disk or a quota has no room left, or a limit of file size is reached
-fn is_full(error: &anyhow::Error) -> bool {
-    let kinds = error.chain().filter_map(|cause| Some(cause.downcast_ref::<io::Error>()?.kind()));
-    kinds.into_iter().any(|kind| {
-        matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
-    })
 }
 
 /// A name that the peer chose, for people
@@ -59,8 +50,8 @@ pub(crate) async fn receive(
     interrupt: &Interrupt,
     output: Output,
 ) -> Result<()> {
-    let Accepted { node, session, peer, asked } = accepted;
-    let Incoming { bytes, place, destination } = asked;
+    let Accepted { node, session, peer, request } = accepted;
+    let Incoming { bytes, place, destination } = request;
     output.announce(&format!("{peer} copies to {}", shown(&place)))?;
     output.announce_carrier(carrier)?;
     let progress = progress::bytes(bytes);
@@ -70,12 +61,12 @@ pub(crate) async fn receive(
     let done = unless_interrupted(interrupt, receiver.receive()).await;
     let wall_seconds = wall.seconds();
     let carried = Carried::over(&session);
-    part(node, session, &done).await;
+    end_session(node, session, &done).await;
     progress.finish_and_clear();
     let received: Received = done.map_err(|error| {
         let remedy = match incomplete.take() {
             // The received bytes would keep the disk full.
-            _ if is_full(&error) => "nothing of it is kept: copy again once there is room".to_owned(),
+            _ if lacks_room(&error) => NOT_KEPT.to_owned(),
             rest => remedy(rest.map_or(Ok(None), Replacement::keep)),
         };
         explain(error).context(format!("{}: the copy is not complete; {remedy}", shown(&place)))
@@ -95,24 +86,4 @@ pub(crate) async fn receive(
     };
     let rows = [("received", shown(&place)), ("size", size(&received))];
     output.outcome(&report, rows.into_iter().chain(report.rows()).chain(earlier(&received)))
-}
-
-#[cfg(all(test, unix))]
-mod tests {
-    use super::*;
-
-    /// Catches a rest that is kept where the limit that ended the copy would end the next one as well.
-    #[test]
-    fn a_disk_a_quota_and_a_limit_of_file_size_may_be_full() {
-        for (errno, expected) in [
-            (libc::ENOSPC, true),
-            (libc::EDQUOT, true),
-            (libc::EFBIG, true),
-            (libc::EIO, false),
-            (libc::EROFS, false),
-        ] {
-            let error = anyhow::Error::new(io::Error::from_raw_os_error(errno)).context("cannot be written");
-            assert_eq!(is_full(&error), expected, "{errno}");
-        }
-    }
 }

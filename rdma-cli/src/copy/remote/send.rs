@@ -13,8 +13,9 @@ use crate::args::Copy;
 use crate::copy::agreed::{PIECE, PIECES};
 use crate::copy::entry::{Entry, Kind};
 use crate::copy::send::{Sender, Sent, Sources};
+use crate::copy::words::NOT_KEPT;
 use crate::failure::shown;
-use crate::machines::{Peer, RemotePath, require_below};
+use crate::machines::{Peer, RemotePath, lacks_room, require_below};
 use crate::progress;
 use crate::report::{Output, Wall, bytes, note};
 use crate::signals::Interrupt;
@@ -43,6 +44,7 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
     let sent = sending.send_to(peer, &progress, |carrier| output.announce_carrier(carrier));
     let report = sent.map_err(|error| match progress.position() {
         0 => error,
+        _ if lacks_room(&error) => error.context(format!("the copy is not complete: {NOT_KEPT}")),
         sent if sent < len => {
             error.context("the copy is not complete: copy again, and what was kept is not sent again")
         }
@@ -101,7 +103,7 @@ impl Sending<'_> {
         Ok(Outcome {
             backend: carried.backend(),
             role: "sender",
-            peer: peer.host.to_owned(),
+            peer: peer.host.name().to_owned(),
             path: to.display().to_string(),
             bytes,
             resumed_bytes: resumed,

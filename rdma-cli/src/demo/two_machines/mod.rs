@@ -19,7 +19,7 @@ use crate::copy::Sources;
 use crate::copy::remote::{Outcome, Sending};
 use crate::devices;
 use crate::file::{require_writable, reserve_standard_output, write_all};
-use crate::machines::{Carried, Peer};
+use crate::machines::{Carried, Host, Peer};
 use crate::measure::{MAX_ELEMENTS, MAX_MESSAGE, Pair, RemoteBw, RemotePing, measure_bw, measure_ping};
 use crate::report::{Output, Wall, note};
 use crate::signals::{Interrupt, Interrupted};
@@ -46,7 +46,7 @@ struct TwoMachinesResult<'a> {
     wall_seconds: f64,
 }
 
-pub(super) fn run(args: &Demo, host: &str, output: Output) -> Result<()> {
+pub(super) fn run(args: &Demo, host: &Host, output: Output) -> Result<()> {
     reserve_standard_output([&args.out], output)?;
     let interrupt = Interrupt::listen()?;
     let wall = Wall::start();
@@ -101,7 +101,7 @@ fn collect(peer: Peer<'_>, output: Output) -> Result<Findings> {
     steps.finish_and_clear();
     Ok(Findings {
         backend: ping.backend,
-        peer: peer.host.to_owned(),
+        peer: peer.host.name().to_owned(),
         carrier,
         machine,
         ping,

@@ -94,7 +94,7 @@ fn a_receiver_that_cannot_keep_the_rest_says_why_the_copy_has_ended() {
 
 /// Stands for a full disk and a quota: it needs no privileges, and holds for root.
 ///
-/// Catches a rest that is kept although there is no room, and a promise to continue it.
+/// Catches a rest that is kept although there is no room, and a promise of either side to continue it.
 #[test]
 fn a_receiver_that_reaches_a_limit_keeps_nothing() {
     let (folder, root) = (Folder::new(), Folder::new());
@@ -106,12 +106,19 @@ fn a_receiver_that_reaches_a_limit_keeps_nothing() {
     assert_failed(
         &sent,
         1,
-        &["the copy is not complete", "the other side may not write so long a file: its output says more"],
+        &[
+            "the copy is not complete: the file that did not fit is not kept: copy again once there is room",
+            "the other side may not write so long a file: its output says more",
+        ],
     );
+    assert!(!stderr(&sent).contains("what was kept"), "{}", stderr(&sent));
     assert_failed(
         &received,
         1,
-        &["nothing of it is kept: copy again once there is room", "copy: cannot be written: File too large"],
+        &[
+            "the file that did not fit is not kept: copy again once there is room",
+            "copy: cannot be written: File too large",
+        ],
     );
     assert!(!stderr(&received).contains("to continue"), "{}", stderr(&received));
     assert_eq!(root.entries(), [""; 0]);

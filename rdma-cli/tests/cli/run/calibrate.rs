@@ -9,6 +9,14 @@ use crate::support::{Folder, assert_code, assert_failed, stderr, stdout};
 /// What the library hides: it refuses a request with several elements itself.
 const HIDDEN: &str = "rules.multi_sge";
 
+/// The commands of both sides, of which the second one writes `out`
+fn calibrating(out: &str) -> Vec<String> {
+    let tb5 = env!("CARGO_BIN_EXE_tb5");
+    let listening = [tb5, "calibrate", "--listen", "--bind", "127.0.0.1", "--port", "PORT", ":"];
+    let asking = [tb5, "calibrate", "127.0.0.1:", "--port", "PORT", "--out", out];
+    listening.into_iter().chain(asking).map(str::to_owned).collect()
+}
+
 /// Catches a library that refuses in place of the provider: queue rules would be its own.
 #[test]
 fn two_hosts_of_a_fabric_calibrate_each_other() {
@@ -30,19 +38,9 @@ fn two_hosts_of_a_fabric_calibrate_each_other() {
     {
         let secret = folder.write(&format!("secret{number}.toml"), &rules);
         let found = folder.path(format!("found{number}.toml"));
-        let words = |side: &[&str]| {
-            [&[env!("CARGO_BIN_EXE_tb5"), "calibrate"], side]
-                .concat()
-                .iter()
-                .map(|word| (*word).to_owned())
-                .collect::<Vec<_>>()
-        };
-        let all = [
-            words(&["--listen", "127.0.0.1:PORT"]),
-            vec![":".to_owned()],
-            words(&["127.0.0.1:PORT", "--out", found.to_str().unwrap()]),
-        ];
-        let output = with_port(&["--profile", secret.to_str().unwrap()], &all.concat()).output();
+        let output =
+            with_port(&["--profile", secret.to_str().unwrap()], &calibrating(found.to_str().unwrap()))
+                .output();
         assert_code(&output, 0);
         let (truth, found) = (Profile::load(&secret).unwrap(), Profile::load(&found).unwrap());
         for field in Profile::fields().filter(|field| field.starts_with("rules.")) {
@@ -74,12 +72,7 @@ fn verbs_over_the_abi_take_at_least_the_time_of_the_profile() {
     let timing = "verbs_take_time = true\nopen_ns = 3000000\nmodify_ns = 2000000\nteardown_ns = 1000000\n";
     let secret = folder.write("secret.toml", format!("{SECRET}{timing}"));
     let found = folder.path("found.toml");
-    let words = [
-        &["TB5", "calibrate", "--listen", "127.0.0.1:PORT", ":", "TB5", "calibrate", "127.0.0.1:PORT"][..],
-        &["--out", found.to_str().unwrap()],
-    ]
-    .concat();
-    let words: Vec<_> = words.iter().map(|word| word.replace("TB5", env!("CARGO_BIN_EXE_tb5"))).collect();
+    let words = calibrating(found.to_str().unwrap());
     let output = with_port(&["--pace", "tb5", "--profile", secret.to_str().unwrap()], &words).output();
     assert_code(&output, 0);
     let (truth, found) = (Profile::load(&secret).unwrap(), Profile::load(&found).unwrap());
@@ -96,20 +89,7 @@ fn a_host_that_is_killed_in_the_middle_is_the_end_of_the_other_one() {
     let found = folder.path("found.toml");
     for (victim, survivor) in [("a", "b"), ("b", "a")] {
         let fault = format!("after 100 frames {victim} kill");
-        let words = [
-            "TB5",
-            "calibrate",
-            "--listen",
-            "127.0.0.1:PORT",
-            ":",
-            "TB5",
-            "calibrate",
-            "127.0.0.1:PORT",
-            "--out",
-            found.to_str().unwrap(),
-        ];
-        let words: Vec<_> = words.iter().map(|word| word.replace("TB5", env!("CARGO_BIN_EXE_tb5"))).collect();
-        let output = with_port(&["--fault", &fault], &words).output();
+        let output = with_port(&["--fault", &fault], &calibrating(found.to_str().unwrap())).output();
         assert_failed(&output, 1, &[]);
         let text = stdout(&output) + &stderr(&output);
         let is_said =

@@ -1,6 +1,6 @@
 //! The side that serves: connections become sessions that ask for something
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 
 use anyhow::{Context as _, Result};
@@ -10,7 +10,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use super::carriers::Carriers;
-use super::sides::{CHECK_INTERVAL, PATIENCE, reset_code};
+use super::limits::{CHECK_INTERVAL, PATIENCE};
+use super::listen::canonical;
+use super::reset_code::reset_code;
 use crate::report::note;
 
 /// Connections that have not become a session; for a further one, the oldest is dropped.
@@ -21,19 +23,21 @@ pub(crate) struct Accepted<T> {
     pub(crate) node: Node<AnyDevice>,
     pub(crate) session: Session<AnyDevice>,
     pub(crate) peer: SocketAddr,
-    pub(crate) asked: T,
+    pub(crate) request: T,
 }
 
 /// Reads the first message of a session, and refuses what cannot be done
-type Judge<'a, T> = dyn Fn(&[u8]) -> Result<T> + 'a;
+type ReadRequest<'a, T> = dyn Fn(&[u8]) -> Result<T> + 'a;
 
 /// Where connections become sessions that ask for a `T`
-pub(crate) struct Door<'a, T> {
+pub(crate) struct Acceptor<'a, T> {
     carriers: &'a Carriers,
     options: NodeOptions,
-    judge: &'a Judge<'a, T>,
+    read_request: &'a ReadRequest<'a, T>,
     attempts: Vec<Attempt<'a, T>>,
 }
+
+const NO_REQUEST: &str = "the peer has connected, and sent no request";
 
 /// A connection that may become a session
 type Attempt<'a, T> = Pin<Box<dyn Future<Output = Result<Accepted<T>, Refused>> + 'a>>;
@@ -44,9 +48,13 @@ struct Refused {
     error: anyhow::Error,
 }
 
-impl<'a, T: 'a> Door<'a, T> {
-    pub(crate) fn new(carriers: &'a Carriers, options: NodeOptions, judge: &'a Judge<'a, T>) -> Self {
-        Self { carriers, options, judge, attempts: Vec::new() }
+impl<'a, T: 'a> Acceptor<'a, T> {
+    pub(crate) fn new(
+        carriers: &'a Carriers,
+        options: NodeOptions,
+        read_request: &'a ReadRequest<'a, T>,
+    ) -> Self {
+        Self { carriers, options, read_request, attempts: Vec::new() }
     }
 
     /// Waits for the next session with a request that can be met
@@ -87,15 +95,7 @@ impl<'a, T: 'a> Door<'a, T> {
     /// Begins to make a connection a session, on a node of its own: it takes nothing from others
     fn admit(&self, stream: TcpStream, peer: SocketAddr) -> Result<Attempt<'a, T>> {
         let node = self.carriers.node(canonical(stream.local_addr()?), self.options.clone())?;
-        Ok(Box::pin(admit(self.judge, node, stream, peer)))
-    }
-}
-
-/// The address of a socket as its host knows it: a listener for both versions of IP has IPv4 addresses in the form of IPv6
-fn canonical(address: SocketAddr) -> SocketAddr {
-    match address.ip().to_canonical() {
-        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
-        IpAddr::V6(_) => address,
+        Ok(Box::pin(admit(self.read_request, node, stream, peer)))
     }
 }
 
@@ -110,31 +110,31 @@ async fn next_of<T>(attempts: &mut [Attempt<'_, T>]) -> (Result<Accepted<T>, Ref
 
 /// Makes a connection a session with a request that can be met
 async fn admit<T>(
-    judge: &Judge<'_, T>,
+    read_request: &ReadRequest<'_, T>,
     node: Node<AnyDevice>,
     stream: TcpStream,
     peer: SocketAddr,
 ) -> Result<Accepted<T>, Refused> {
     let served = node.serve(stream).await.map_err(|error| Refused { peer, error: error.into() });
     served?;
-    let asked = async {
+    let first_message = async {
         let session = node.accept().await.ok_or(ConnectError::Closed)?;
-        let request = session.recv().await;
-        anyhow::Ok((session, request))
+        let message = session.recv().await;
+        anyhow::Ok((session, message))
     };
-    let asked = timeout(PATIENCE, asked).await.context("it asked for nothing").flatten();
-    let met = asked.and_then(|(session, request)| {
-        let met = match request {
-            Ok(request) => request.context("it asked for nothing").and_then(|request| judge(&request)),
+    let first_message = timeout(PATIENCE, first_message).await.context(NO_REQUEST).flatten();
+    let accepted = first_message.and_then(|(session, message)| {
+        let request = match message {
+            Ok(message) => message.context(NO_REQUEST).and_then(|message| read_request(&message)),
             Err(error) => Err(error.into()),
         };
-        if let Err(error) = &met {
+        if let Err(error) = &request {
             session.reset(reset_code(error));
         }
-        met.map(|met| (session, met))
+        request.map(|request| (session, request))
     });
-    match met {
-        Ok((session, asked)) => Ok(Accepted { node, session, peer, asked }),
+    match accepted {
+        Ok((session, request)) => Ok(Accepted { node, session, peer, request }),
         Err(error) => {
             node.close();
             Err(Refused { peer, error })

@@ -1,0 +1,16 @@
+//! What a machine that serves grants its peers, and how long one side waits for the other
+
+use std::time::Duration;
+
+/// Peers that are served at once
+pub(crate) const MAX_PEERS: usize = 4;
+/// The time for a step of making a session.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// The time for the peer to learn of the end of the session before the program ends.
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often it is checked whether the user has asked to stop.
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// A measurement in which no message passes for this long is ended.
+pub(crate) const MAX_SILENCE: Duration = Duration::from_secs(60);
+/// A measurement that takes longer is ended.
+pub(crate) const MAX_MEASUREMENT: Duration = Duration::from_hours(1);
