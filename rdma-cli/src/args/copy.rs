@@ -49,7 +49,7 @@ impl Copy {
 
     /// The destination, if it is on another machine
     pub(crate) fn remote(&self) -> Option<RemotePath> {
-        RemotePath::parse(self.dst.as_deref()?.to_str()?)
+        RemotePath::parse(self.dst.as_deref()?)
     }
 
     /// The name of the copy

@@ -50,8 +50,7 @@ pub(crate) fn run(args: &Copy, output: Output) -> anyhow::Result<()> {
 
 /// Fails if `src` is on another machine, or `dst` on one without a name
 fn require_places(src: &Path, dst: &Path) -> Result<(), Failure> {
-    let remote = |path: &Path| path.to_str().and_then(RemotePath::parse);
-    if let Some(RemotePath { host, .. }) = remote(src).filter(|_| !src.exists()) {
+    if let Some(RemotePath { host, .. }) = RemotePath::parse(src).filter(|_| !src.exists()) {
         return Err(Failure::Usage(format!(
             "{}: files are copied to another machine, and not from it: run `tb5 copy` on {host}",
             src.display()

@@ -72,7 +72,7 @@ impl Transfer {
         let (sent, received) = match copied {
             Err(error) if error.is::<Stalled>() || error.is::<Interrupted>() => {
                 let remedy = remedy(incomplete.take().map_or(Ok(None), Replacement::keep));
-                let why = format!("the copy is not complete ({error}); {remedy}");
+                let why = format!("the copy is not complete ({error:#}); {remedy}");
                 return Err(error.context(at(&path, why)));
             }
             copied => copied?,

@@ -1,5 +1,7 @@
 //! `HOST:PATH`: a place on another machine
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Result, ensure};
@@ -14,13 +16,16 @@ pub(crate) struct RemotePath {
 }
 
 impl RemotePath {
-    /// The place that `text` names, unless it is a local path: a colon before the first slash makes the difference, as for `scp`
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (host, path) = match text.strip_prefix('[') {
-            Some(bracketed) => bracketed.split_once("]:")?,
-            None => text.split_once(':')?,
+    /// The place that an argument names, unless it is a local path: a colon before the first slash makes the difference, as for `scp`
+    pub(crate) fn parse(argument: &Path) -> Option<Self> {
+        let bytes = argument.as_os_str().as_bytes();
+        let (bytes, end) = match bytes.strip_prefix(b"[") {
+            Some(bracketed) => (bracketed, &b"]:"[..]),
+            None => (bytes, &b":"[..]),
         };
-        Some(Self { host: Host::named(host)?, path: path.into() })
+        let at = bytes.windows(end.len()).position(|window| window == end)?;
+        let (host, path) = (str::from_utf8(&bytes[..at]).ok()?, &bytes[at + end.len()..]);
+        Some(Self { host: Host::named(host)?, path: OsStr::from_bytes(path).into() })
     }
 }
 
@@ -58,8 +63,13 @@ mod tests {
             ("[::1]", None),
             ("[]:x", None),
         ] {
-            assert_eq!(RemotePath::parse(text), expected, "{text}");
+            assert_eq!(RemotePath::parse(Path::new(text)), expected, "{text}");
         }
+        // Regression: it was taken for a local path.
+        let name = OsStr::from_bytes(b"mini:\xff");
+        let path = OsStr::from_bytes(b"\xff").into();
+        let expected = RemotePath { host: Host::named("mini").unwrap(), path };
+        assert_eq!(RemotePath::parse(Path::new(name)), Some(expected));
     }
 
     #[test]

@@ -409,7 +409,8 @@ fn a_full_disk_of_the_receiver_has_room_again() {
         0,
         &[
             "No space left on device",
-            "the copy is not complete: the file that did not fit is not kept: copy again once there is room: 127.0.0.1: the other side has no space left",
+            "the copy is not complete (127.0.0.1: the other side has no space left",
+            "); the file that did not fit is not kept: copy again once there is room",
         ],
     );
     let said = stdout(&output);

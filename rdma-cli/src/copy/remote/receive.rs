@@ -69,7 +69,9 @@ pub(crate) async fn receive(
             _ if lacks_room(&error) => NOT_KEPT.to_owned(),
             rest => remedy(rest.map_or(Ok(None), Replacement::keep)),
         };
-        explain(error).context(format!("{}: the copy is not complete; {remedy}", shown(&place)))
+        let error = explain(error);
+        let what = format!("{}: the copy is not complete ({error:#}); {remedy}", shown(&place));
+        error.context(what)
     })?;
     let goodput = (received.bytes - received.resumed) as f64 / wall_seconds;
     let report = Outcome {

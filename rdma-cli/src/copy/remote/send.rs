@@ -42,14 +42,19 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
     let progress = progress::bytes(sending.sources.len());
     let len = sending.sources.len();
     let sent = sending.send_to(peer, &progress, |carrier| output.announce_carrier(carrier));
-    let report = sent.map_err(|error| match progress.position() {
-        0 => error,
-        _ if lacks_room(&error) => error.context(format!("the copy is not complete: {NOT_KEPT}")),
-        sent if sent < len => {
-            error.context("the copy is not complete: copy again, and what was kept is not sent again")
-        }
-        // The other side may have it.
-        _ => error.context("the copy is not confirmed: copy again to be sure"),
+    let report = sent.map_err(|error| {
+        let what = match progress.position() {
+            0 => return error,
+            _ if lacks_room(&error) => format!("the copy is not complete ({error:#}); {NOT_KEPT}"),
+            sent if sent < len => {
+                format!(
+                    "the copy is not complete ({error:#}); copy again, and what was kept is not sent again"
+                )
+            }
+            // The other side may have it.
+            _ => format!("the copy is not confirmed ({error:#}); copy again to be sure"),
+        };
+        error.context(what)
     })?;
     progress.finish_and_clear();
     let rows = [
