@@ -57,13 +57,13 @@ pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
     args.machines.require_host()?;
     let model = mac::model(&args.profile)?;
     output.announce(&simulated(1))?;
-    let progress = progress::items(args.count.into());
+    let progress = progress::items(2 * u64::from(args.count));
     let report = measure(&Topology::pair(), args, &model, &progress)?;
     progress.finish_and_clear();
     output.outcome(&report, report.rows())
 }
 
-/// Measures round trips between the Macs `a` and `b`, and those of bare verbs
+/// Measures round trips between the Macs `a` and `b`, and those of bare verbs; `progress` counts both
 pub(crate) fn measure(
     topology: &Topology,
     args: &Ping,
@@ -77,7 +77,7 @@ pub(crate) fn measure(
     let run = sim().run(async |net| ping(&net, size, count, progress).await);
     let wall_seconds = wall.seconds();
     let samples = run.value?;
-    let bare = sim().run(async |net| bare_ping(&net, size, count).await);
+    let bare = sim().run(async |net| bare_ping(&net, size, count, progress).await);
     Ok(PingResult {
         backend: SIMULATOR,
         size_bytes: size,
@@ -175,7 +175,7 @@ fn stamp(message: &mut [u8], number: u32) {
     }
 }
 
-async fn bare_ping(net: &Net, size: usize, count: u32) -> Result<Vec<u64>> {
+async fn bare_ping(net: &Net, size: usize, count: u32, progress: &ProgressBar) -> Result<Vec<u64>> {
     let [a, b] = mac::devices(net)?;
     let frame = size.next_multiple_of(rdma_core::FRAME).max(rdma_core::FRAME);
     let place = |number: usize| Place { start: number * frame, size, part: a.caps().max_message as usize };
@@ -194,6 +194,7 @@ async fn bare_ping(net: &Net, size: usize, count: u32) -> Result<Vec<u64>> {
             out.send(&mut a)?;
             place.bounce(&mut a).await?;
             samples.push((net.now() - start).as_nanos() as u64);
+            progress.inc(1);
         }
         anyhow::Ok(samples)
     };
