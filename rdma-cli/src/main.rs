@@ -42,7 +42,7 @@ mod verbose;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use clap::{ArgMatches, FromArgMatches};
 
 use crate::args::{Args, Command, SimCommand};
 #[cfg(unix)]
@@ -51,7 +51,7 @@ use crate::failure::Failure;
 use crate::signals::Interrupted;
 
 fn main() -> ExitCode {
-    let matches = Args::command().try_get_matches().unwrap_or_else(|error| nearest::named(error).exit());
+    let matches = args::command().try_get_matches().unwrap_or_else(|error| nearest::named(error).exit());
     let args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if args.quiet {
         report::be_quiet();
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
 
 /// The command of these arguments, for the usage that an error shows
 fn chosen(matches: &ArgMatches) -> clap::Command {
-    let (mut command, mut matches) = (Args::command(), matches);
+    let (mut command, mut matches) = (args::command(), matches);
     command.build();
     while let Some((name, of_subcommand)) = matches.subcommand() {
         let Some(subcommand) = command.find_subcommand(name) else { break };

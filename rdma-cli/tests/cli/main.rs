@@ -28,3 +28,4 @@ mod standard_output;
 mod terminal;
 mod topo;
 mod tree;
+mod verbose;
