@@ -17,6 +17,7 @@ mod machines;
 mod manual;
 mod ping;
 mod pipe;
+mod readme_figures;
 mod reasons;
 mod resume;
 #[cfg(target_os = "linux")]
