@@ -14,7 +14,7 @@ mod topo;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{Arg, ArgAction, CommandFactory as _, Parser, Subcommand};
 #[cfg(unix)]
 use rdma_doctor::discover::peer_probe::PeerTarget;
 #[cfg(unix)]
@@ -63,6 +63,19 @@ pub(crate) struct Args {
     /// Print what happens inside to standard error: paths that come and go, and why
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
+}
+
+/// Commands that use no library which reports events: their help leaves `--verbose` out
+const WITHOUT_EVENTS: [&str; 7] = ["completions", "devices", "doctor", "fabric", "man", "run", "topo"];
+
+/// The command line
+pub(crate) fn command() -> clap::Command {
+    let hidden = Arg::new("verbose").short('v').long("verbose").action(ArgAction::SetTrue);
+    let hidden = hidden.global(true).hide(true);
+    Args::command().mut_subcommands(|command| {
+        let is_silent = WITHOUT_EVENTS.contains(&command.get_name());
+        if is_silent { command.arg(hidden.clone()) } else { command }
+    })
 }
 
 impl Args {

@@ -8,11 +8,12 @@ use serde::Serialize;
 
 use crate::args::Fabric;
 use crate::fault_text;
-use crate::report::{Output, table};
+use crate::report::{Output, SIMULATOR, table};
 use crate::run::{Happened, columns, faults_of, open};
 
 #[derive(Debug, Serialize)]
 struct List {
+    backend: &'static str,
     fabrics: Vec<Listed>,
 }
 
@@ -26,6 +27,7 @@ struct Listed {
 
 #[derive(Debug, Serialize)]
 struct Shown {
+    backend: &'static str,
     name: String,
     age_seconds: f64,
     hosts: Vec<HostShown>,
@@ -51,6 +53,7 @@ struct PortShown {
 
 #[derive(Debug, Serialize)]
 struct Scheduled {
+    backend: &'static str,
     name: String,
     faults: Vec<String>,
 }
@@ -67,7 +70,8 @@ pub(crate) fn run(args: &Fabric, output: Output) -> anyhow::Result<()> {
     for fault in &plan {
         fabric.add_fault(&fault.to_string())?;
     }
-    let scheduled = Scheduled { name: name.clone(), faults: plan.iter().map(Fault::to_string).collect() };
+    let faults = plan.iter().map(Fault::to_string).collect();
+    let scheduled = Scheduled { backend: SIMULATOR, name: name.clone(), faults };
     output.print(&scheduled, || scheduled.faults.join("\n"))
 }
 
@@ -99,7 +103,7 @@ fn list(output: Output) -> anyhow::Result<()> {
         let processes = (0..hosts).map(|host| fabric.processes_of(host).len()).sum();
         Listed { name: fabric.name().to_owned(), hosts, processes, age_seconds: age(&fabric) }
     };
-    let list = List { fabrics: fabrics.map(listed).collect() };
+    let list = List { backend: SIMULATOR, fabrics: fabrics.map(listed).collect() };
     output.print(&list, || {
         if list.fabrics.is_empty() {
             return "no fabrics: tb5 run makes one".to_owned();
@@ -136,6 +140,7 @@ fn show(fabric: &SharedFabric, output: Output) -> anyhow::Result<()> {
             .collect(),
     });
     let shown = Shown {
+        backend: SIMULATOR,
         name: fabric.name().to_owned(),
         hosts: hosts.collect(),
         age_seconds: age(fabric),

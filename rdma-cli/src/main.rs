@@ -43,7 +43,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use clap::{ArgMatches, FromArgMatches};
 
 use crate::args::{Args, Command, SimCommand};
 #[cfg(unix)]
@@ -52,7 +52,7 @@ use crate::failure::Failure;
 use crate::signals::Interrupted;
 
 fn main() -> ExitCode {
-    let parsed = Args::command().try_get_matches().map_err(nearest::named);
+    let parsed = args::command().try_get_matches().map_err(nearest::named);
     let parsed = parsed.and_then(|matches| Ok((Args::from_arg_matches(&matches)?, matches)));
     let (args, matches) = match parsed {
         Ok(parsed) => parsed,
@@ -105,7 +105,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
 
 /// The command of these arguments, for the usage that an error shows
 fn chosen(matches: &ArgMatches) -> clap::Command {
-    let (mut command, mut matches) = (Args::command(), matches);
+    let (mut command, mut matches) = (args::command(), matches);
     command.build();
     while let Some((name, of_subcommand)) = matches.subcommand() {
         let Some(subcommand) = command.find_subcommand(name) else { break };

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use clap::Command;
 use clap::builder::Resettable;
-use clap::{Command, CommandFactory as _};
 use clap_mangen::Man as Page;
 use serde::Serialize;
 
-use crate::args::{Args, Completions, Man};
+use crate::args::{self, Completions, Man};
 use crate::failure::{at, is_standard};
 use crate::file::write_all;
 use crate::report::Output;
@@ -33,14 +33,14 @@ struct Pages {
 
 pub(crate) fn completions(args: &Completions, output: Output) -> Result<()> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Args::command(), "tb5", &mut text);
+    clap_complete::generate(args.shell, &mut args::command(), "tb5", &mut text);
     let completed = Completed { shell: args.shell.to_string(), text: String::from_utf8(text)? };
     output.print(&completed, || without_end(&completed.text))
 }
 
 pub(crate) fn man(args: &Man, output: Output) -> Result<()> {
     // `help` is a command of clap, not of the tool.
-    let mut command = Args::command().disable_help_subcommand(true);
+    let mut command = args::command().disable_help_subcommand(true);
     command = command.mut_subcommands(|command| command.disable_help_subcommand(true));
     command.build();
     let Some(folder) = args.out.as_ref().filter(|folder| !is_standard(folder)) else {

@@ -22,7 +22,7 @@ pub(crate) struct PingResult {
     count: u32,
     pub(crate) rtt_ns: Distribution,
     /// Median of the same ping on bare verbs.
-    pub(crate) raw_rtt_ns: u64,
+    pub(crate) bare_rtt_ns: u64,
     wall_seconds: f64,
     seed: u64,
     trace_digest: String,
@@ -57,13 +57,13 @@ pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
     args.machines.require_host()?;
     let model = mac::model(&args.profile)?;
     output.announce(&simulated(1))?;
-    let progress = progress::items(args.count.into());
+    let progress = progress::items(2 * u64::from(args.count));
     let report = measure(&Topology::pair(), args, &model, &progress)?;
     progress.finish_and_clear();
     output.outcome(&report, report.rows())
 }
 
-/// Measures round trips between the Macs `a` and `b`, and those of bare verbs
+/// Measures round trips between the Macs `a` and `b`, and those of bare verbs; `progress` counts both
 pub(crate) fn measure(
     topology: &Topology,
     args: &Ping,
@@ -77,13 +77,13 @@ pub(crate) fn measure(
     let run = sim().run(async |net| ping(&net, size, count, progress).await);
     let wall_seconds = wall.seconds();
     let samples = run.value?;
-    let raw = sim().run(async |net| raw_ping(&net, size, count).await);
+    let bare = sim().run(async |net| bare_ping(&net, size, count, progress).await);
     Ok(PingResult {
         backend: SIMULATOR,
         size_bytes: size,
         count,
         rtt_ns: Distribution::of(samples.clone()),
-        raw_rtt_ns: Distribution::of(raw.value?).p50,
+        bare_rtt_ns: Distribution::of(bare.value?).p50,
         wall_seconds,
         seed,
         trace_digest: run.digest.to_string(),
@@ -94,15 +94,15 @@ pub(crate) fn measure(
 impl PingResult {
     /// How much longer than on bare verbs the median takes, in percent
     pub(crate) fn overhead_percent(&self) -> f64 {
-        self.rtt_ns.p50 as f64 / self.raw_rtt_ns as f64 * 100.0 - 100.0
+        self.rtt_ns.p50 as f64 / self.bare_rtt_ns as f64 * 100.0 - 100.0
     }
 
     fn rows(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let &Self { size_bytes, count, rtt_ns, raw_rtt_ns, wall_seconds, seed, .. } = self;
+        let &Self { size_bytes, count, rtt_ns, bare_rtt_ns, wall_seconds, seed, .. } = self;
         let per_round_trip = wall_seconds * 1e6 / f64::from(count);
         let trips = [("round trips", format!("{count} of {size_bytes} bytes, seed {seed}"))];
         let rest = [
-            ("bare verbs p50", format!("{} ({:+.2} %)", micros(raw_rtt_ns), self.overhead_percent())),
+            ("bare verbs p50", format!("{} ({:+.2} %)", micros(bare_rtt_ns), self.overhead_percent())),
             ("wall", format!("{wall_seconds:.3} s, {per_round_trip:.2} µs per round trip")),
             ("trace digest", self.trace_digest.clone()),
         ];
@@ -175,7 +175,7 @@ fn stamp(message: &mut [u8], number: u32) {
     }
 }
 
-async fn raw_ping(net: &Net, size: usize, count: u32) -> Result<Vec<u64>> {
+async fn bare_ping(net: &Net, size: usize, count: u32, progress: &ProgressBar) -> Result<Vec<u64>> {
     let [a, b] = mac::devices(net)?;
     let frame = size.next_multiple_of(rdma_core::FRAME).max(rdma_core::FRAME);
     let place = |number: usize| Place { start: number * frame, size, part: a.caps().max_message as usize };
@@ -194,6 +194,7 @@ async fn raw_ping(net: &Net, size: usize, count: u32) -> Result<Vec<u64>> {
             out.send(&mut a)?;
             place.bounce(&mut a).await?;
             samples.push((net.now() - start).as_nanos() as u64);
+            progress.inc(1);
         }
         anyhow::Ok(samples)
     };

@@ -174,12 +174,10 @@ impl<'a> Rows<'a> {
     pub(super) fn push(&mut self, row: Row) -> Result<bool> {
         let text = row.text(&self.header.dtype);
         self.rows.push(row);
+        self.progress.inc(1);
         match self.output {
             Output::Json => Ok(true),
-            Output::Text => {
-                self.progress.inc(1);
-                self.progress.suspend(|| print_line(&text))
-            }
+            Output::Text => self.progress.suspend(|| print_line(&text)),
         }
     }
 

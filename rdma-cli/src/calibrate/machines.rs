@@ -116,7 +116,7 @@ pub(super) fn listen(args: &Arguments, output: Output) -> Result<()> {
             }
         }
     })?;
-    let served = Served { backend: "rdma", role: "answers", device: name.clone(), peer: peer.to_string() };
+    let served = Served { backend: "rdma", role: "server", device: name.clone(), peer: peer.to_string() };
     output.outcome(&served, [("device", name), ("answered", peer.to_string())])
 }
 

@@ -10,14 +10,17 @@ use serde::Serialize;
 
 use crate::failure::{Failure, is_standard, shown};
 use crate::file::{require_writable, write_all};
-use crate::report::{Output, plain};
+use crate::report::{Output, SIMULATOR, plain};
 
 #[derive(Debug, Serialize)]
 struct Outcome {
     backend: &'static str,
     role: &'static str,
     device: String,
-    took_seconds: f64,
+    /// `None` if the devices are real
+    virtual_seconds: Option<f64>,
+    /// `None` if they are simulated
+    wall_seconds: Option<f64>,
     profile_file: String,
     /// `None` if the profile went to standard output.
     page_file: Option<String>,
@@ -83,11 +86,13 @@ fn print(
         let why = profile.why(name).map(str::to_owned);
         Some((name, Field { value: profile.value(name)?, decided: word, why }))
     };
+    let (seconds, is_simulated) = (findings.took.as_secs_f64(), backend == SIMULATOR);
     let outcome = Outcome {
         backend,
-        role: "asks",
+        role: "client",
         device: findings.device.clone(),
-        took_seconds: findings.took.as_secs_f64(),
+        virtual_seconds: is_simulated.then_some(seconds),
+        wall_seconds: (!is_simulated).then_some(seconds),
         profile_file: profile_file.display().to_string(),
         page_file: page.map(|page| page.display().to_string()),
         contradictions: findings.contradictions(),
@@ -100,7 +105,7 @@ fn print(
     };
     let rows = [
         ("device", plain(&outcome.device)),
-        ("took", format!("{:.1} s", outcome.took_seconds)),
+        ("took", format!("{seconds:.1} s")),
         ("measured", format!("{} fields", count("measured"))),
         ("undecided", format!("{} fields, each with its reason in the page", count("undecided"))),
         ("contradicts the simulator", contradictions),

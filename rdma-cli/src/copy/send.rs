@@ -57,6 +57,9 @@ impl Sources {
 pub(super) struct Sent {
     pub(super) hash: blake3::Hash,
     pub(super) bytes: u64,
+    pub(super) files: u64,
+    pub(super) directories: u64,
+    pub(super) links: u64,
     /// Bytes that the receiver had before.
     pub(super) resumed: u64,
 }
@@ -66,13 +69,14 @@ pub(super) struct Sender<'a, D: Device> {
     progress: &'a ProgressBar,
     interrupt: &'a Interrupt,
     digest: Digest,
-    bytes: u64,
-    resumed: u64,
+    sent: Sent,
 }
 
 impl<'a, D: Device> Sender<'a, D> {
     pub(super) fn new(session: &'a Session<D>, progress: &'a ProgressBar, interrupt: &'a Interrupt) -> Self {
-        Self { session, progress, interrupt, digest: Digest::default(), bytes: 0, resumed: 0 }
+        let digest = Digest::default();
+        let sent = Sent { hash: digest.hash(), bytes: 0, files: 0, directories: 0, links: 0, resumed: 0 };
+        Self { session, progress, interrupt, digest, sent }
     }
 
     /// Sends everything, and returns its hash once the receiver has confirmed it
@@ -81,20 +85,23 @@ impl<'a, D: Device> Sender<'a, D> {
             Sources::File(source) => self.send_file(PathBuf::new(), source).await?,
             Sources::Directory { root, entries } => {
                 for entry in entries {
-                    match entry.kind {
+                    match &entry.kind {
+                        Kind::Directory => self.sent.directories += 1,
+                        Kind::Link(_) => self.sent.links += 1,
                         Kind::File(_) => {
                             let source = Source::open(&root.join(&entry.path))?;
                             self.send_file(entry.path, source).await?;
+                            continue;
                         }
-                        _ => self.announce(&entry).await?,
                     }
+                    self.announce(&entry).await?;
                 }
             }
         }
-        let hash = self.digest.hash();
+        self.sent.hash = self.digest.hash();
         self.session.send_bytes(END).await?;
-        ensure!(*next(self.session).await? == *hash.as_bytes(), DIFFERS);
-        Ok(Sent { hash, bytes: self.bytes, resumed: self.resumed })
+        ensure!(*next(self.session).await? == *self.sent.hash.as_bytes(), DIFFERS);
+        Ok(self.sent)
     }
 
     async fn announce(&mut self, entry: &Entry) -> Result<()> {
@@ -107,7 +114,8 @@ impl<'a, D: Device> Sender<'a, D> {
     async fn send_file(&mut self, path: PathBuf, mut source: Source) -> Result<()> {
         let entry = Entry { path, mode: source.mode(), kind: Kind::File(source.len()) };
         self.announce(&entry).await?;
-        self.bytes += entry.len();
+        self.sent.bytes += entry.len();
+        self.sent.files += 1;
         let mut hasher = self.hash_of_present(&mut source).await?;
         let (session, progress) = (self.session, self.progress);
         let pieces = stream::try_unfold((&mut source, &mut hasher), async |(source, hasher)| {
@@ -155,7 +163,7 @@ impl<'a, D: Device> Sender<'a, D> {
             source.rewind()?;
             (start, hasher) = (0, blake3::Hasher::new());
         }
-        self.resumed += start;
+        self.sent.resumed += start;
         self.progress.inc(start);
         self.session.send_bytes(&start.to_le_bytes()).await?;
         Ok(hasher)

@@ -16,7 +16,7 @@ pub(super) struct Summary {
     fabric: String,
     outcome: &'static str,
     exit_code: u8,
-    seconds: f64,
+    wall_seconds: f64,
     hosts: Vec<Ended>,
     cables: Vec<Cable>,
     faults: Vec<Happened>,
@@ -94,7 +94,7 @@ pub(super) fn outcome(cause: Cause, hosts: &[Host]) -> (&'static str, u8) {
 }
 
 impl Summary {
-    pub(super) fn new(fabric: &SharedFabric, hosts: &[Host], cause: Cause, seconds: f64) -> Self {
+    pub(super) fn new(fabric: &SharedFabric, hosts: &[Host], cause: Cause, wall_seconds: f64) -> Self {
         let (outcome, exit_code) = outcome(cause, hosts);
         let ended = |host: &Host| Ended {
             host: host.name.clone(),
@@ -116,11 +116,11 @@ impl Summary {
             fabric: fabric.name().to_owned(),
             outcome,
             exit_code,
-            seconds,
+            wall_seconds,
             hosts: hosts.iter().map(ended).collect(),
             cables: topology.links().map(|link| Cable { ends: link.ends.map(end) }).collect(),
             faults: faults_of(fabric),
-            pace: fabric.settings().is_paced().then(|| Pace::new(fabric, seconds)),
+            pace: fabric.settings().is_paced().then(|| Pace::new(fabric, wall_seconds)),
         }
     }
 
@@ -155,11 +155,11 @@ impl Summary {
 }
 
 impl Pace {
-    fn new(fabric: &SharedFabric, seconds: f64) -> Self {
+    fn new(fabric: &SharedFabric, wall_seconds: f64) -> Self {
         let hosts = fabric.settings().topology().hosts().iter().enumerate();
         let late = hosts.filter_map(|(number, host)| {
             let Lateness { behind, worst, .. } = fabric.lateness(number)?;
-            let (host, share) = (host.name().to_owned(), (behind.as_secs_f64() / seconds).min(1.0));
+            let (host, share) = (host.name().to_owned(), (behind.as_secs_f64() / wall_seconds).min(1.0));
             Some(Late { host, share, worst_seconds: worst.as_secs_f64() })
         });
         Self { tolerance_seconds: Lateness::TOLERANCE.as_secs_f64(), late: late.collect() }

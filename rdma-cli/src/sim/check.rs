@@ -10,7 +10,7 @@ use super::trace::BACKEND;
 use crate::args::SimCheck;
 use crate::failure::Failure;
 use crate::progress;
-use crate::report::{Output, plain};
+use crate::report::{Output, SIMULATOR, plain};
 
 /// Environment variables of tests that would override the options.
 const VARIABLES: [&str; 5] =
@@ -18,6 +18,7 @@ const VARIABLES: [&str; 5] =
 
 #[derive(Debug, Serialize)]
 struct Checked<'a> {
+    backend: &'static str,
     scenario: &'a str,
     passed: bool,
     /// With the one that failed
@@ -70,11 +71,20 @@ impl<'a> Checked<'a> {
                     |fault: &&Fault| report.never_fired().any(|kind| kind.name == fault.kind.name());
                 let missing = checked.faults.0.iter().filter(is_missing).map(Fault::to_string);
                 let never_fired = Some(missing.collect());
-                Self { scenario, passed: true, runs: report.runs, reason: None, replay: None, never_fired }
+                Self {
+                    backend: SIMULATOR,
+                    scenario,
+                    passed: true,
+                    runs: report.runs,
+                    reason: None,
+                    replay: None,
+                    never_fired,
+                }
             }
             Err(failure) => {
                 let (reason, replay) = (failure.reason.clone(), failure.replay.to_string());
                 Self {
+                    backend: SIMULATOR,
                     scenario,
                     passed: false,
                     runs: failure.tried,

@@ -27,10 +27,11 @@ use self::trace::BACKEND;
 use crate::args::{SimReplay, SimRun};
 use crate::failure::Failure;
 use crate::progress;
-use crate::report::{Output, note, plain, table};
+use crate::report::{Output, SIMULATOR, note, plain, table};
 
 #[derive(Debug, Serialize)]
 struct SeedResult<'a> {
+    backend: &'static str,
     scenario: &'a str,
     seed: u64,
     passed: bool,
@@ -43,6 +44,7 @@ struct SeedResult<'a> {
 
 #[derive(Debug, Serialize)]
 struct Reports<'a> {
+    backend: &'static str,
     scenario: &'a str,
     seeds: &'a [SeedResult<'a>],
     passed: bool,
@@ -66,7 +68,9 @@ pub(crate) fn run(args: &SimRun, output: Output) -> anyhow::Result<()> {
     match &reports[..] {
         [report] if args.seeds.is_none() => output.print(report, || text(&scenario, &reports, &again))?,
         seeds => output
-            .print(&Reports { scenario: &scenario.name, seeds, passed }, || text(&scenario, seeds, &again))?,
+            .print(&Reports { backend: SIMULATOR, scenario: &scenario.name, seeds, passed }, || {
+                text(&scenario, seeds, &again)
+            })?,
     }
     if passed { Ok(()) } else { Err(Failure::Reported.into()) }
 }
@@ -93,6 +97,7 @@ pub(crate) fn replay(args: &SimReplay, output: Output) -> anyhow::Result<()> {
 impl<'a> SeedResult<'a> {
     fn new(scenario: &'a Scenario, seed: u64, seen: Seen) -> Self {
         Self {
+            backend: SIMULATOR,
             scenario: &scenario.name,
             seed,
             passed: seen.violations.is_empty(),

@@ -11,13 +11,14 @@ use crate::args::{SimTrace, TraceFiles};
 use crate::failure::{Failure, written};
 use crate::file::{require_other, reserve_standard_output, write_all};
 use crate::progress;
-use crate::report::{Output, plain};
+use crate::report::{Output, SIMULATOR, plain};
 
 /// First line of what `tb5 sim` prints.
 pub(super) const BACKEND: &str = "backend: simulator (times are virtual)";
 
 #[derive(Debug, Serialize)]
 struct TraceOutput<'a> {
+    backend: &'static str,
     scenario: &'a str,
     seed: u64,
     trace_digest: String,
@@ -44,6 +45,7 @@ pub(crate) fn trace(args: &SimTrace, output: Output) -> anyhow::Result<()> {
     progress.finish_and_clear();
     args.files.write(&seen.history, &format!("{} · seed {}", scenario.name, args.seed))?;
     let report = TraceOutput {
+        backend: SIMULATOR,
         scenario: &scenario.name,
         seed: args.seed,
         trace_digest: seen.digest,

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum as _;
-use rdma_collectives::{Addition, Cabling, Certificate, Plan, Unplug, additions, plan, unplugs, verify};
+use rdma_collectives::{
+    Addition, Cabling, Certificate, Plan, Price as CablePrice, Unplug, additions, plan, unplugs, verify,
+};
 use rdma_sim::LineRate;
 use rdma_sim::topology::Topology;
 use serde::Serialize;
@@ -38,7 +40,15 @@ struct Planned<'a> {
 enum Proof<'a> {
     Partition(Vec<Vec<&'a str>>),
     Cut(Vec<&'a str>),
-    Prices(Vec<(&'a str, &'a str, u64)>),
+    Prices(Vec<Price<'a>>),
+}
+
+/// What a byte over the cables from one host to another costs
+#[derive(Debug, Serialize)]
+struct Price<'a> {
+    from: &'a str,
+    to: &'a str,
+    price: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -153,9 +163,10 @@ fn report<'a>(
     let certificate = match &plan.certificate {
         Certificate::Partition(parts) => Proof::Partition(parts.iter().map(|part| names(part)).collect()),
         Certificate::Cut(set) => Proof::Cut(names(set)),
-        Certificate::Prices(prices) => Proof::Prices(
-            prices.iter().map(|price| (host(price.from), host(price.to), price.price)).collect(),
-        ),
+        Certificate::Prices(prices) => {
+            let price = |of: &CablePrice| Price { from: host(of.from), to: host(of.to), price: of.price };
+            Proof::Prices(prices.iter().map(price).collect())
+        }
         other => unreachable!("{other:?} is a proof that this tool does not know"),
     };
     Planned {

@@ -30,7 +30,7 @@ fn a_run_that_fails_is_found_shrunk_and_repeated() {
     let found = tb5!["sim", "check", &path, "--runs", "400", "--json"];
     assert_code(&found, 1);
     let report = json(&found);
-    assert_eq!(keys(&report), ["never_fired", "passed", "reason", "replay", "runs", "scenario"]);
+    assert_eq!(keys(&report), ["backend", "never_fired", "passed", "reason", "replay", "runs", "scenario"]);
     assert!(report["runs"].as_u64() > Some(1), "the plain run passes: {report}");
     assert!(report["reason"].as_str().unwrap().contains("to take at most 20us, found"), "{report}");
     let line = report["replay"].as_str().unwrap();

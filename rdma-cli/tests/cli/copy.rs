@@ -37,7 +37,7 @@ pub(crate) fn with_source(content: &[u8]) -> Folder {
 }
 
 /// A folder with a file called `source` of `len` zeros, which take no space on the disk
-fn with_hole(len: u64) -> Folder {
+pub(crate) fn with_hole(len: u64) -> Folder {
     let folder = Folder::new();
     File::create(folder.path("source")).unwrap().set_len(len).unwrap();
     folder

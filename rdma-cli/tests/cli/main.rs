@@ -17,6 +17,7 @@ mod machines;
 mod manual;
 mod ping;
 mod pipe;
+mod readme_figures;
 mod reasons;
 mod resume;
 #[cfg(target_os = "linux")]
@@ -28,3 +29,4 @@ mod standard_output;
 mod terminal;
 mod topo;
 mod tree;
+mod verbose;

@@ -10,17 +10,17 @@ fn the_report_has_stable_keys_and_the_overhead_over_bare_verbs_is_small() {
     let ping = |args: &[&str]| json(&tool().args(["ping", "--json"]).args(args).output().unwrap());
     let report = ping(&["--size", "64", "--count", "500", "--seed", "3"]);
     let promised =
-        ["backend", "count", "raw_rtt_ns", "rtt_ns", "seed", "size_bytes", "trace_digest", "wall_seconds"];
+        ["backend", "bare_rtt_ns", "count", "rtt_ns", "seed", "size_bytes", "trace_digest", "wall_seconds"];
     assert_eq!(keys(&report), promised);
     assert_eq!(report["backend"], "simulator");
     let rtt = |key: &str| report["rtt_ns"][key].as_u64().unwrap();
-    let raw = report["raw_rtt_ns"].as_u64().unwrap();
+    let bare = report["bare_rtt_ns"].as_u64().unwrap();
     assert!(rtt("min") <= rtt("p50") && rtt("p50") <= rtt("p99") && rtt("p99") <= rtt("max"));
-    assert!(rtt("p50") as f64 <= 1.05 * raw as f64, "{} over {raw}", rtt("p50"));
+    assert!(rtt("p50") as f64 <= 1.05 * bare as f64, "{} over {bare}", rtt("p50"));
 
     let eight = ping(&["--size", "8", "--count", "100"]);
-    let raw = eight["raw_rtt_ns"].as_u64().unwrap();
-    assert!((10_000..=13_000).contains(&raw), "8 bytes take 10 to 13 µs: {raw}");
+    let bare = eight["bare_rtt_ns"].as_u64().unwrap();
+    assert!((10_000..=13_000).contains(&bare), "8 bytes take 10 to 13 µs: {bare}");
     assert_eq!(ping(&["--seed", "3"])["trace_digest"], ping(&["--seed", "3"])["trace_digest"]);
     assert_eq!(ping(&["--size", "0", "--count", "1"])["size_bytes"], 0);
 }

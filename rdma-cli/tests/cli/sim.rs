@@ -39,7 +39,7 @@ fn shipped_scenarios_pass_and_are_named_after_their_files() {
         let report = json(&output);
         assert_eq!(report["passed"], true, "{}: {report}", path.display());
         assert_eq!(output.status.code(), Some(0));
-        assert_eq!(keys(&report), ["passed", "scenario", "seeds"]);
+        assert_eq!(keys(&report), ["backend", "passed", "scenario", "seeds"]);
         assert_eq!(path.file_stem().unwrap(), report["scenario"].as_str().unwrap());
         let text: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
         let source = text["source"].as_str().unwrap();
@@ -54,7 +54,8 @@ fn equal_seeds_give_equal_runs() {
     let run = |path: &Path, seed: &str| json(&tb5!["sim", "run", "--json", "--seed", seed, path]);
     for path in shipped() {
         let (once, again) = (run(&path, "7"), run(&path, "7"));
-        let promised = ["passed", "scenario", "seed", "trace_digest", "violations", "virtual_seconds"];
+        let promised =
+            ["backend", "passed", "scenario", "seed", "trace_digest", "violations", "virtual_seconds"];
         assert_eq!(keys(&once), promised);
         assert_eq!(once, again);
         assert_eq!(once["trace_digest"].as_str().unwrap().len(), 16);
@@ -295,7 +296,7 @@ fn a_trace_lists_all_records_of_the_run() {
     let output = tb5!["sim", "trace", "--seed", "4", "--json", &path];
     assert_eq!(output.status.code(), Some(0));
     let trace = json(&output);
-    assert_eq!(keys(&trace), ["records", "scenario", "seed", "trace_digest"]);
+    assert_eq!(keys(&trace), ["backend", "records", "scenario", "seed", "trace_digest"]);
     let records = trace["records"].as_array().unwrap();
     assert_eq!(keys(&records[0]), ["detail", "kind", "name", "subject", "time_ns", "value"]);
     assert_eq!(text.lines().count(), records.len() + 1, "the backend, and a line for each record");

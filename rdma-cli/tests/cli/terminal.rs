@@ -45,7 +45,7 @@ fn long_commands_show_how_far_and_how_fast_they_are() {
     let check = scenario.replace("sim run", "sim check").replace("--seeds 0..300", "--runs 2000");
     let table = [
         ("copy source copy", "/s"),
-        ("ping --count 30000", "/30000"),
+        ("ping --count 30000", "/60000"),
         ("bw", "/11"),
         ("bench all-reduce --bytes 4KiB..16MiB", "/13"),
         ("demo", "/6"),
@@ -70,6 +70,28 @@ fn inspecting_a_slow_machine_shows_the_time() {
     let provider = folder.path("provider");
     let text = on_a_terminal(&folder, "devices", &[("RDMA_PROVIDER", provider.to_str().unwrap())]);
     assert!(text.contains("inspecting this machine"), "{text:?}");
+}
+
+/// How far a bar came: the greatest number before the total
+fn furthest(text: &str, total: u32) -> u32 {
+    let end = format!("/{total}");
+    let before = text.match_indices(&end).map(|(at, _)| &text[..at]);
+    let numbers = before.map(|before| before.rsplit(|letter: char| !letter.is_ascii_digit()).next());
+    numbers.filter_map(|number| number?.parse().ok()).max().unwrap_or(0)
+}
+
+/// Catches a bar that stays empty while rows are measured, and one that is full while the bare half of a ping is still measured.
+#[test]
+fn a_bar_moves_with_the_work() {
+    let folder = Folder::new();
+    for (command, total, at_least) in [
+        ("bench all-reduce --bytes 4KiB..16MiB", 13, 1),
+        ("bench all-reduce --bytes 4KiB..16MiB --json", 13, 1),
+        ("ping --count 200000", 400_000, 200_001),
+    ] {
+        let text = on_a_terminal(&folder, command, &[]);
+        assert!(furthest(&text, total) >= at_least, "{command}: {text:?}");
+    }
 }
 
 /// Catches a flood of equal lines.

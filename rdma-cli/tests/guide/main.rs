@@ -9,6 +9,7 @@
 mod block;
 mod book;
 mod command;
+mod counts;
 mod links;
 mod names;
 mod pattern;
@@ -161,6 +162,22 @@ fn links_of_all_documents_lead_somewhere() {
     let broken: Vec<_> = documents.iter().flat_map(|page| links::broken(page, &all, &root())).collect();
     assert!(documents.len() > 30, "{} documents", documents.len());
     assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+/// Catches a count in a sentence that was not changed with what it counts.
+#[test]
+fn counts_in_sentences_are_true() {
+    let pages: Vec<_> = pages().into_iter().chain(documents()).collect();
+    for (phrase, count) in counts::counts() {
+        let mut found = 0;
+        for page in &pages {
+            for stated in counts::stated(&page.text, phrase) {
+                assert_eq!(stated, count, "{}: {phrase}", page.name);
+                found += 1;
+            }
+        }
+        assert!(found > 0, "no page says {phrase:?}");
+    }
 }
 
 /// Catches a file of the guide that no page of the contents names: the book would not have it.

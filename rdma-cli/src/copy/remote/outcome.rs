@@ -13,7 +13,12 @@ pub(crate) struct Outcome {
     pub(super) peer: String,
     pub(super) path: String,
     pub(crate) bytes: u64,
+    pub(super) files: u64,
+    pub(super) directories: u64,
+    pub(super) links: u64,
     pub(crate) resumed_bytes: u64,
+    /// `None` at the sender, which does not know what the receiver had of another source
+    pub(super) discarded_bytes: Option<u64>,
     pub(super) blake3: String,
     pub(crate) wall_seconds: f64,
     pub(crate) goodput_bytes_per_second: f64,

@@ -104,14 +104,18 @@ impl Sending<'_> {
                 };
                 Ok((sent, wall.seconds()))
             })?;
-        let Sent { hash, resumed, bytes } = sent;
+        let Sent { hash, resumed, bytes, files, directories, links } = sent;
         Ok(Outcome {
             backend: carried.backend(),
             role: "sender",
             peer: peer.host.name().to_owned(),
             path: to.display().to_string(),
             bytes,
+            files,
+            directories,
+            links,
             resumed_bytes: resumed,
+            discarded_bytes: None,
             blake3: hash.to_string(),
             wall_seconds,
             goodput_bytes_per_second: (bytes - resumed) as f64 / wall_seconds,

@@ -43,7 +43,7 @@ impl Findings {
             Comparison {
                 name: "ping of 64 B, median",
                 result: duration(ping.rtt_ns.p50),
-                limit: format!("{} on bare verbs", duration(ping.raw_rtt_ns)),
+                limit: format!("{} on bare verbs", duration(ping.bare_rtt_ns)),
                 verdict: format!("{:+.2} %", ping.overhead_percent()),
             },
             Comparison {

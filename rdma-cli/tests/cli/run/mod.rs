@@ -154,7 +154,7 @@ fn json_is_one_object_with_stable_keys() {
     assert_eq!(lines_of(&output.stderr, "b"), ["printed"]);
     let report = json(&output);
     let expected =
-        ["backend", "cables", "exit_code", "fabric", "faults", "hosts", "outcome", "pace", "seconds"];
+        ["backend", "cables", "exit_code", "fabric", "faults", "hosts", "outcome", "pace", "wall_seconds"];
     assert_eq!(keys(&report), expected);
     assert_eq!(report["backend"], "simulator");
     assert_eq!(keys(&report["hosts"][0]), ["exit_code", "host", "killed_by_fault", "signal"]);
