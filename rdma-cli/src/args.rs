@@ -4,37 +4,28 @@ mod copy;
 mod demo;
 mod machines;
 pub(crate) mod number;
-#[cfg(unix)]
 mod operation;
 mod sim;
-#[cfg(unix)]
 mod topo;
 
-#[cfg(unix)]
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, CommandFactory as _, Parser, Subcommand};
-#[cfg(unix)]
 use rdma_doctor::discover::peer_probe::PeerTarget;
-#[cfg(unix)]
 use rdma_sim_verbs::shared::SharedFabric;
 
 pub(crate) use self::copy::Copy;
 pub(crate) use self::demo::Demo;
 pub(crate) use self::machines::{Carrier, Machines, Serve};
-#[cfg(unix)]
 pub(crate) use self::operation::OperationName;
 pub(crate) use self::sim::{SimCheck, SimCommand, SimReplay, SimRun, SimTrace, TraceFiles};
-#[cfg(unix)]
 pub(crate) use self::topo::{
     Drawing, Format, TopoCheck, TopoCommand, TopoConvert, TopoDiscover, TopoDraw, TopoPlan, Topology, Written,
 };
-#[cfg(unix)]
 use crate::bench::NumberType;
 use crate::machines::Host;
 use crate::report::Output;
-#[cfg(unix)]
 use crate::sim::Period;
 use crate::sizes::{self, Sizes};
 
@@ -87,7 +78,6 @@ impl Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Measure a collective operation of simulated Macs, beside the bound and the schedules of JACCL
-    #[cfg(unix)]
     #[command(
         after_help = "Columns and conventions are those of nccl-tests; results are checked element by element. No plan is faster than the \
                       bound: the latency between the furthest hosts, or the time of the best plan for so many bytes, if that is more. JACCL \
@@ -133,7 +123,6 @@ pub(crate) enum Command {
     )]
     Copy(Copy),
     /// Show devices, ping, a copy, an all_reduce and an unplugged cable, and write a report for a browser
-    #[cfg(unix)]
     #[command(
         after_help = "The report is one file, which needs no network. Without HOST:, four simulated Macs: equal seeds give equal \
                       runs, to the nanosecond of virtual time. With it, another machine where `tb5 serve --into DIR` runs, in real \
@@ -166,7 +155,6 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Provider(ProviderArgs),
     /// Run verbs programs as the hosts of a simulated fabric, without a Mac
-    #[cfg(unix)]
     #[command(
         after_help = "A lone ':' separates the commands of different hosts; the last command is for all remaining hosts. If hosts have \
                       different commands, the others start when the first program listens on a port, after 3 s at the latest. \
@@ -188,7 +176,6 @@ pub(crate) enum Command {
     )]
     Run(Run),
     /// List the simulated fabrics of this machine, show one, or schedule a fault in it
-    #[cfg(unix)]
     #[command(
         after_help = "Faults are written as for tb5 run: [at TIME | after N frames] TARGET NAME [ARGUMENT]; without a time, a \
                             fault fires now. rdma-sim/MODEL.md lists their names.\n\n\
@@ -218,7 +205,6 @@ pub(crate) enum Command {
     )]
     Sim(SimCommand),
     /// Plan collective operations over a cabling, with a proof that no plan is faster
-    #[cfg(unix)]
     #[command(
         subcommand,
         after_help = "Examples: tb5 topo plan ring:4; tb5 topo draw mesh:4; tb5 topo help convert."
@@ -237,7 +223,6 @@ pub(crate) enum Command {
     Man(Man),
 }
 
-#[cfg(unix)]
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bench {
     /// The operation; one with a root begins or ends at the first host
@@ -266,7 +251,6 @@ pub(crate) struct Bench {
     pub(crate) spoil: Option<usize>,
 }
 
-#[cfg(unix)]
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
     /// Number of hosts; by default that of the topology, or 2
@@ -313,7 +297,6 @@ pub(crate) struct Run {
 }
 
 /// Speed of the simulated cables
-#[cfg(unix)]
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
 pub(crate) enum Pace {
     /// As fast as this machine allows
@@ -323,13 +306,11 @@ pub(crate) enum Pace {
     Tb5,
 }
 
-#[cfg(unix)]
 fn period(text: &str) -> Result<Period, String> {
     let why = "write a whole number of h, m, s, ms, us or ns up to a day, such as 300ms";
     Period::parse(text).ok_or_else(|| why.to_owned())
 }
 
-#[cfg(unix)]
 #[derive(Debug, clap::Args)]
 pub(crate) struct Fabric {
     /// The fabric to show; by default all are listed
@@ -357,7 +338,6 @@ pub(crate) struct Doctor {
     /// Try to reach the host at the other end of each cable: with a socket, with ping, and with a queue pair that is destroyed at
     /// once, unless a verb hangs: its process is then killed and destroys nothing; run it on both hosts, and not while programs use the
     /// ports
-    #[cfg(unix)]
     #[arg(long, value_name = "DEVICE=ADDRESS", num_args = 0.., conflicts_with = "from")]
     pub(crate) probe: Option<Vec<PeerTarget>>,
 }
@@ -365,7 +345,6 @@ pub(crate) struct Doctor {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ProviderArgs {
     /// Make a queue pair to the host at the other end of a cable instead
-    #[cfg(unix)]
     pub(crate) peer: Option<PeerTarget>,
 }
 

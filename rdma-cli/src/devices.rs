@@ -72,7 +72,6 @@ impl DeviceList {
     }
 
     /// The rate of the cable at a device, in bits per second, if the machine states it
-    #[cfg(unix)]
     pub(crate) fn bits_per_second(&self, device: &str) -> Option<u64> {
         let listed = self.devices.iter().find(|listed| listed.device.name == device)?;
         bits_per_second(listed.speed.as_deref()?)
@@ -80,7 +79,6 @@ impl DeviceList {
 }
 
 /// The rate in words such as `Up to 80 Gb/s`, in bits per second
-#[cfg(unix)]
 fn bits_per_second(words: &str) -> Option<u64> {
     let (before, _) = words.split_once("Gb/s")?;
     let gigabits: u64 = before.split_whitespace().next_back()?.parse().ok()?;
@@ -127,7 +125,7 @@ fn row(listed: &Listed, port: &Port) -> [String; 7] {
     ]
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -65,7 +65,6 @@ pub(crate) fn run(args: &Doctor, output: Output) -> anyhow::Result<()> {
 }
 
 /// This machine, with the probes that were asked for
-#[cfg(unix)]
 fn this_machine(args: &Doctor) -> anyhow::Result<Host> {
     let mut host = recorded::this_machine();
     if let Some(targets) = &args.probe {
@@ -74,12 +73,6 @@ fn this_machine(args: &Doctor) -> anyhow::Result<Host> {
         progress.finish_and_clear();
     }
     Ok(host)
-}
-
-/// This machine; there are no probes on this system
-#[cfg(not(unix))]
-fn this_machine(_args: &Doctor) -> anyhow::Result<Host> {
-    Ok(recorded::this_machine())
 }
 
 fn summary(host: &Host) -> Summary<'_> {

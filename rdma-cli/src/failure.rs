@@ -12,7 +12,6 @@ pub(crate) enum Failure {
     #[error("{0}")]
     Usage(String),
     /// A program that the command had started failed with this exit code
-    #[cfg(unix)]
     #[error("a program failed")]
     Ended(u8),
     /// The command was carried out, and its output reports a failed check

@@ -222,24 +222,14 @@ impl Replacement {
 /// The identity of a file: no write changes it, and a file that replaces it has another one
 #[derive(Debug, Eq, PartialEq)]
 struct Identity {
-    #[cfg(unix)]
     device: u64,
-    #[cfg(unix)]
     inode: u64,
-    #[cfg(not(unix))]
-    created: Option<std::time::SystemTime>,
 }
 
 impl Identity {
-    #[cfg(unix)]
     fn of(found: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt;
         Self { device: found.dev(), inode: found.ino() }
-    }
-
-    #[cfg(not(unix))]
-    fn of(found: &Metadata) -> Self {
-        Self { created: found.created().ok() }
     }
 }
 
@@ -297,22 +287,15 @@ pub(crate) fn write_all(path: &Path, text: &str) -> Result<()> {
 }
 
 /// Whether this is a regular file with one name, of the owner of `own`
-#[cfg(unix)]
 fn is_own_file(found: &Metadata, own: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
     found.is_file() && found.uid() == own.uid() && found.nlink() == 1
-}
-
-#[cfg(not(unix))]
-fn is_own_file(found: &Metadata, _: &Metadata) -> bool {
-    found.is_file()
 }
 
 /// Opens a file of the owner of `own` to read and write
 fn open_own(path: &Path, own: &Metadata) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).write(true);
-    #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NOFOLLOW);
     let file = options.open(path)?;
     if is_own_file(&file.metadata()?, own) { Ok(file) } else { Err(io::ErrorKind::PermissionDenied.into()) }
@@ -327,7 +310,6 @@ pub(crate) fn without_path(error: io::Error) -> io::Error {
     }
 }
 
-#[cfg(unix)]
 fn temporary(folder: &Path, mode: u32, existing: Option<&Metadata>) -> io::Result<NamedTempFile> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 
@@ -352,19 +334,11 @@ fn temporary(folder: &Path, mode: u32, existing: Option<&Metadata>) -> io::Resul
     Ok(file)
 }
 
-#[cfg(not(unix))]
-fn temporary(folder: &Path, _: u32, _: Option<&Metadata>) -> io::Result<NamedTempFile> {
-    tempfile::Builder::new().prefix(".tb5-").suffix(".part").tempfile_in(folder)
-}
-
 /// Waits until the names in a folder are on the disk
 ///
 /// A folder that may not be read cannot be opened for that, and some file systems do not sync folders: then the system decides
 /// when the names are on the disk.
 fn sync_folder(folder: &Path) -> io::Result<()> {
-    if cfg!(not(unix)) {
-        return Ok(());
-    }
     let opened = match File::open(folder) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
         opened => opened?,

@@ -1,24 +1,21 @@
 //! `tb5`: RDMA over Thunderbolt 5 from the terminal, real or simulated
 
+#[cfg(not(unix))]
+compile_error!("tb5 needs a Unix system, such as macOS or Linux");
+
 mod args;
-#[cfg(unix)]
 mod bench;
 mod bw;
-#[cfg(unix)]
 mod cabled_macs;
 mod calibrate;
 mod copy;
-#[cfg(unix)]
 mod demo;
 mod devices;
 mod doctor;
-#[cfg(unix)]
 mod fabric;
 mod failure;
-#[cfg(unix)]
 mod fault_text;
 mod file;
-#[cfg(unix)]
 mod html;
 mod mac;
 mod machines;
@@ -29,13 +26,11 @@ mod ping;
 mod progress;
 mod recorded;
 mod report;
-#[cfg(unix)]
 mod run;
 mod serve;
 mod signals;
 mod sim;
 mod sizes;
-#[cfg(unix)]
 mod topo;
 mod verbose;
 
@@ -46,7 +41,6 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, FromArgMatches};
 
 use crate::args::{Args, Command, SimCommand};
-#[cfg(unix)]
 use crate::args::{Demo, TopoCommand};
 use crate::failure::Failure;
 use crate::signals::Interrupted;
@@ -61,7 +55,6 @@ fn main() -> ExitCode {
     if args.quiet {
         report::be_quiet();
     }
-    #[cfg(unix)]
     if let Err(error) = signals::end_on_signals().and_then(|()| signals::fail_writes_beyond_limits()) {
         report::note(&error.to_string());
     }
@@ -71,17 +64,13 @@ fn main() -> ExitCode {
         report::note(&error.to_string());
     }
     let done = match &args.command {
-        #[cfg(unix)]
         None => demo::run(&Demo::default(), args.output()),
-        #[cfg(not(unix))]
-        None => Err(Failure::usage("a command is missing").into()),
         Some(command) => perform(&args, command),
     };
     verbose::finish();
     let Err(error) = done else { return ExitCode::SUCCESS };
     match error.downcast_ref() {
         Some(Failure::Usage(why)) => chosen(&matches).error(ErrorKind::ValueValidation, why).exit(),
-        #[cfg(unix)]
         Some(Failure::Ended(code)) => ExitCode::from(*code),
         Some(Failure::Reported) => ExitCode::FAILURE,
         None => {
@@ -116,7 +105,6 @@ fn chosen(matches: &ArgMatches) -> clap::Command {
 
 fn perform(args: &Args, command: &Command) -> anyhow::Result<()> {
     match command {
-        #[cfg(unix)]
         Command::Bench(bench) => bench::run(bench, args.output()),
         Command::Bw(bw) => match &bw.host {
             Some(host) => measure::bw(bw, host, args.output()),
@@ -125,11 +113,9 @@ fn perform(args: &Args, command: &Command) -> anyhow::Result<()> {
         Command::Calibrate(calibrate) => calibrate::run(calibrate, args.output()),
         Command::Completions(completions) => manual::completions(completions, args.output()),
         Command::Copy(copy) => copy::run(copy, args.output()),
-        #[cfg(unix)]
         Command::Demo(demo) => demo::run(demo, args.output()),
         Command::Devices(devices) => devices::run(devices, args.output()),
         Command::Doctor(doctor) => doctor::run(doctor, args.output()),
-        #[cfg(unix)]
         Command::Fabric(fabric) => fabric::run(fabric, args.output()),
         Command::Man(man) => manual::man(man, args.output()),
         Command::Ping(ping) => match &ping.host {
@@ -137,22 +123,16 @@ fn perform(args: &Args, command: &Command) -> anyhow::Result<()> {
             None => ping::run(ping, args.output()),
         },
         Command::Provider(provider) => recorded::print_probe(provider),
-        #[cfg(unix)]
         Command::Run(run) => run::run(run, args.output()),
         Command::Serve(serve) => serve::run(serve, args.output()),
         Command::Sim(SimCommand::Check(check)) => sim::check(check, args.output()),
         Command::Sim(SimCommand::Replay(replay)) => sim::replay(replay, args.output()),
         Command::Sim(SimCommand::Run(run)) => sim::run(run, args.output()),
         Command::Sim(SimCommand::Trace(trace)) => sim::trace(trace, args.output()),
-        #[cfg(unix)]
         Command::Topo(TopoCommand::Check(check)) => topo::check(check, args.output()),
-        #[cfg(unix)]
         Command::Topo(TopoCommand::Convert(convert)) => topo::convert(convert, args.output()),
-        #[cfg(unix)]
         Command::Topo(TopoCommand::Discover(discover)) => topo::discover(discover, args.output()),
-        #[cfg(unix)]
         Command::Topo(TopoCommand::Draw(draw)) => topo::draw(draw, args.output()),
-        #[cfg(unix)]
         Command::Topo(TopoCommand::Plan(plan)) => topo::plan(plan, args.output()),
     }
 }

@@ -5,7 +5,6 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-#[cfg(unix)]
 use rdma_doctor::discover::{
     peer_probe::{self, PeerTarget},
     provider_probe::{self, ProviderProbe},
@@ -26,7 +25,6 @@ const MAX_BYTES: u64 = 4 << 20;
 pub(crate) fn this_machine() -> Host {
     let progress = progress::spinner("inspecting this machine");
     let mut report = collect();
-    #[cfg(unix)]
     if let Ok(program) = std::env::current_exe() {
         provider_probe::run_in_process(&mut report, program, &["provider"], PROBE_TIMEOUT);
     }
@@ -35,15 +33,12 @@ pub(crate) fn this_machine() -> Host {
 }
 
 /// The time after which a probe of the verbs provider is given up.
-#[cfg(unix)]
 const PROBE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// The time after which a probe of a peer is given up: a queue pair waits a second for an address that is not resolved
-#[cfg(unix)]
 const PEER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Probes the hosts at the other ends of cables: the targets, or one for each active port if there are none
-#[cfg(unix)]
 pub(crate) fn probe_peers(report: &mut HostReport, targets: &[PeerTarget]) -> Result<()> {
     let found = if targets.is_empty() { peer_probe::targets(report) } else { targets.to_vec() };
     let program = std::env::current_exe().context("the path of this program is not known")?;
@@ -52,18 +47,11 @@ pub(crate) fn probe_peers(report: &mut HostReport, targets: &[PeerTarget]) -> Re
 }
 
 /// Probes the verbs provider, or a peer with it, for the process that started this one
-#[cfg(unix)]
 pub(crate) fn print_probe(args: &ProviderArgs) -> Result<()> {
     match &args.peer {
         Some(target) => Output::Json.print(&peer_probe::queue_pair(target), String::new),
         None => Output::Json.print(&ProviderProbe::run(), String::new),
     }
-}
-
-/// Nothing: this system has no provider
-#[cfg(not(unix))]
-pub(crate) fn print_probe(_args: &ProviderArgs) -> Result<()> {
-    Output::Json.print(&serde_json::json!({}), String::new)
 }
 
 /// The platforms that reports have

@@ -175,7 +175,6 @@ impl Wall {
         self.0.elapsed().as_secs_f64()
     }
 
-    #[cfg(unix)]
     pub(crate) fn elapsed(self) -> std::time::Duration {
         self.0.elapsed()
     }

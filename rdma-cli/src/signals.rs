@@ -3,24 +3,19 @@
 #![allow(unsafe_code, reason = "calls of libc")]
 
 use std::io;
-#[cfg(unix)]
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-#[cfg(unix)]
 use std::sync::{Mutex, PoisonError};
 
-#[cfg(unix)]
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// Actions of [`end_on_signals`]
-#[cfg(unix)]
 static ENDS: Mutex<Vec<SigId>> = Mutex::new(Vec::new());
 
 /// Ends the program at once when the user asks for it, with the message and the exit code of [`Interrupted`], until a command
 /// [listens](Interrupt::listen) itself
-#[cfg(unix)]
 pub(crate) fn end_on_signals() -> io::Result<()> {
     let message = end_message();
     let mut ends = ENDS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,7 +35,6 @@ pub(crate) fn end_on_signals() -> io::Result<()> {
 /// Does work that leaves a temporary file behind if the program ends meanwhile: a signal of [`end_on_signals`] ends it afterwards
 ///
 /// A second signal ends the program at once.
-#[cfg(unix)]
 pub(crate) fn hold<T>(work: impl FnOnce() -> T) -> T {
     HOLD.begin();
     let done = work();
@@ -50,19 +44,11 @@ pub(crate) fn hold<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-#[cfg(not(unix))]
-pub(crate) fn hold<T>(work: impl FnOnce() -> T) -> T {
-    work()
-}
-
-#[cfg(unix)]
 static HOLD: Hold = Hold(AtomicUsize::new(Hold::NONE));
 
 /// Whether signals are held back, and the one that came meanwhile: changed by handlers
-#[cfg(unix)]
 struct Hold(AtomicUsize);
 
-#[cfg(unix)]
 impl Hold {
     const NONE: usize = 0;
     const HELD: usize = 1;
@@ -87,7 +73,6 @@ impl Hold {
 }
 
 /// The message of a program that ends by [`end_on_signals`]
-#[cfg(unix)]
 fn end_message() -> String {
     // A progress bar may stand in the line of a terminal.
     let erased = if io::stderr().is_terminal() { "\r\x1b[2K" } else { "" };
@@ -95,7 +80,6 @@ fn end_message() -> String {
 }
 
 /// Ends the program at once; may be called by a handler
-#[cfg(unix)]
 fn end(signal: i32, message: &str) {
     // SAFETY: the bytes are those of the string.
     unsafe { libc::write(libc::STDERR_FILENO, message.as_ptr().cast(), message.len()) };
@@ -106,7 +90,6 @@ fn end(signal: i32, message: &str) {
 ///
 /// The signal is handled and not ignored: programs that this one starts have the default action again. Where it was ignored when the
 /// program started, it stays so for them as well.
-#[cfg(unix)]
 pub(crate) fn fail_writes_beyond_limits() -> io::Result<()> {
     if is_ignored(libc::SIGXFSZ) {
         return Ok(());
@@ -115,10 +98,7 @@ pub(crate) fn fail_writes_beyond_limits() -> io::Result<()> {
     signal_hook::flag::register(libc::SIGXFSZ, Arc::default()).map(drop)
 }
 
-#[cfg(unix)]
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, signal_hook::consts::SIGHUP];
-#[cfg(not(unix))]
-const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
 
 /// Whether a signal has asked the program to stop: Ctrl-C, a termination signal, a closed terminal
 #[derive(Clone, Debug)]
@@ -141,7 +121,6 @@ impl Interrupt {
             signal_hook::flag::register_usize(signal, Arc::clone(&number), signal as usize)?;
             signal_hook::flag::register(signal, Arc::clone(&flag))?;
         }
-        #[cfg(unix)]
         for end in ENDS.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             signal_hook::low_level::unregister(end);
         }
@@ -163,7 +142,6 @@ impl Interrupt {
     }
 
     /// The signal that asked the program to stop
-    #[cfg(unix)]
     pub(crate) fn signal(&self) -> Option<i32> {
         self.is_requested().then(|| self.signal.load(Ordering::Relaxed) as i32)
     }
@@ -190,7 +168,6 @@ impl Interrupted {
     }
 }
 
-#[cfg(unix)]
 #[allow(unsafe_code, reason = "there is no safe interface that reads the disposition of a signal")]
 fn is_ignored(signal: i32) -> bool {
     let mut now = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
@@ -201,12 +178,7 @@ fn is_ignored(signal: i32) -> bool {
     asked == 0 && now.sa_sigaction == libc::SIG_IGN
 }
 
-#[cfg(not(unix))]
-fn is_ignored(_: i32) -> bool {
-    false
-}
-
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

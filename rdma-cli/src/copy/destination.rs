@@ -172,37 +172,19 @@ fn require_outside(path: &Path, source: &Path) -> Result<()> {
     Ok(())
 }
 
-#[cfg(unix)]
 fn create(path: &Path, mode: u32) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     // Its owner writes into it, whatever the mode.
     fs::DirBuilder::new().mode(mode | 0o700).create(path)
 }
 
-#[cfg(not(unix))]
-fn create(path: &Path, _: u32) -> io::Result<()> {
-    fs::create_dir(path)
-}
-
-#[cfg(unix)]
 fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
-#[cfg(not(unix))]
-fn set_mode(_: &Path, _: u32) -> io::Result<()> {
-    Ok(())
-}
-
-#[cfg(unix)]
 fn symlink(target: &Path, path: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(target, path)
-}
-
-#[cfg(not(unix))]
-fn symlink(_: &Path, _: &Path) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(test)]
@@ -228,7 +210,6 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
-    #[cfg(unix)]
     #[test]
     fn nothing_is_written_through_a_link() {
         let folder = tempfile::tempdir().unwrap();

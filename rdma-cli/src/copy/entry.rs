@@ -71,16 +71,9 @@ impl Entry {
     }
 
     /// The path that a peer sent
-    #[cfg(unix)]
     pub(crate) fn path_of(bytes: &[u8]) -> Result<PathBuf> {
         use std::os::unix::ffi::OsStringExt;
         Ok(OsString::from_vec(bytes.to_vec()).into())
-    }
-
-    /// The path that a peer sent
-    #[cfg(not(unix))]
-    pub(crate) fn path_of(bytes: &[u8]) -> Result<PathBuf> {
-        Ok(OsString::from(std::str::from_utf8(bytes).context(UNEXPECTED)?).into())
     }
 }
 

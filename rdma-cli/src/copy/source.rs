@@ -69,10 +69,7 @@ impl Source {
         if self.is_standard_input {
             return 0o666;
         }
-        #[cfg(unix)]
-        return std::os::unix::fs::MetadataExt::mode(&self.found);
-        #[cfg(not(unix))]
-        0
+        std::os::unix::fs::MetadataExt::mode(&self.found)
     }
 
     /// Fails if `destination` is the same file under this or another name
@@ -125,15 +122,9 @@ impl Source {
     }
 }
 
-#[cfg(unix)]
 fn is_same(_: &Path, source: &Metadata, _: &Path, destination: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
     (source.dev(), source.ino()) == (destination.dev(), destination.ino())
-}
-
-#[cfg(not(unix))]
-fn is_same(source: &Path, _: &Metadata, destination: &Path, _: &Metadata) -> bool {
-    matches!((fs::canonicalize(source), fs::canonicalize(destination)), (Ok(a), Ok(b)) if a == b)
 }
 
 #[cfg(test)]

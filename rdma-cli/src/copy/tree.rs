@@ -38,12 +38,6 @@ pub(crate) fn read(root: &Path) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-#[cfg(unix)]
 pub(crate) fn mode(found: &Metadata) -> u32 {
     std::os::unix::fs::MetadataExt::mode(found) & 0o777
-}
-
-#[cfg(not(unix))]
-pub(crate) fn mode(_: &Metadata) -> u32 {
-    0o777
 }

@@ -148,7 +148,7 @@ pub(crate) fn explain(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -45,7 +45,17 @@ fn the_file_of_a_secret_device_predicts_other_programs_within_5_percent() {
     let (secret, found) = (secret.to_str().unwrap().to_owned(), folder.path("found.toml"));
     let found = found.to_str().unwrap();
     let report = run(&["calibrate", "--json", "--profile", &secret, "--seed", "7", "--out", found]);
-    let promised = ["backend", "contradictions", "device", "fields", "page_file", "profile_file", "role"];
+    let promised = [
+        "backend",
+        "contradictions",
+        "device",
+        "fields",
+        "page_file",
+        "profile_file",
+        "role",
+        "virtual_seconds",
+        "wall_seconds",
+    ];
     assert_eq!(keys(&report), promised);
     assert_eq!(report["fields"]["rules.queue_grant"]["value"], "fixed 700");
     assert_eq!(report["fields"]["rules.queue_grant"]["decided"], "measured");

@@ -116,7 +116,6 @@ mod tests {
         assert!(Request::from_bytes(&request(Kind::Link("x".into()), "a").to_bytes()).is_err());
     }
 
-    #[cfg(unix)]
     #[test]
     fn a_copy_stays_below_the_directory() {
         let folder = tempfile::tempdir().unwrap();
