@@ -1,3 +1,5 @@
+use std::ops::BitOr;
+
 /// Rights on a memory region or a queue pair, with the bits of `ibv_access_flags`
 ///
 /// A remote right outlives every request: see the contract of [`Device::register`](crate::Device::register).
@@ -5,7 +7,7 @@
 /// ```
 /// use rdma_core::Access;
 ///
-/// let access = Access::LOCAL_WRITE.union(Access::REMOTE_READ);
+/// let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
 /// assert_eq!(access.bits(), 5);
 /// assert!(access.contains(Access::REMOTE_READ) && !access.contains(Access::REMOTE_WRITE));
 /// ```
@@ -39,5 +41,14 @@ impl Access {
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+}
+
+impl BitOr for Access {
+    type Output = Self;
+
+    /// The rights of both, as [`union`](Self::union)
+    fn bitor(self, other: Self) -> Self {
+        self.union(other)
     }
 }

@@ -75,9 +75,14 @@ pub(super) const PEER_COMMANDS: [(&str, PeerCommand); 5] =
 pub(super) const JSON_PEER_COMMANDS: [(&str, PeerCommand); 5] = [
     ("run", paced_run),
     ("serve, first line", listening),
-    ("copy --listen", |_| in_fabric(["copy --listen FOLDER --json", "copy README 127.0.0.1:"], "a")),
+    ("copy --listen", |_| {
+        after_address(in_fabric(["copy --listen FOLDER --json", "copy README 127.0.0.1:"], "a"))
+    }),
     ("calibrate --listen", |_| {
-        in_fabric(["calibrate --listen --json", "calibrate 127.0.0.1: --out FOLDERfound.toml"], "a")
+        after_address(in_fabric(
+            ["calibrate --listen --json", "calibrate 127.0.0.1: --out FOLDERfound.toml"],
+            "a",
+        ))
     }),
     ("calibrate HOST:", |_| {
         in_fabric(["calibrate --listen", "calibrate 127.0.0.1: --json --out FOLDERfound.toml"], "b")
@@ -229,6 +234,14 @@ fn in_fabric(commands: [&str; 2], host: &str) -> String {
     let output = Run::new(["--hosts", "2", "--"].into_iter().map(str::to_owned).chain(program)).output();
     assert_code(&output, 0);
     lines_of_host(host, &output)
+}
+
+/// What a command that listens prints behind its address
+#[cfg(target_os = "linux")]
+fn after_address(printed: String) -> String {
+    let (address, rest) = printed.split_once('\n').unwrap();
+    assert!(address.starts_with("{\"listening\":\""), "{address}");
+    rest.to_owned()
 }
 
 /// Runs `command` against a server, and returns what both print
