@@ -7,6 +7,7 @@ use rdma_core::WrId;
 use rdma_core::session::{HelloError, Violation};
 
 use crate::blocked_call::BlockedCall;
+use crate::invalid_options::InvalidOptions;
 
 /// Why a session is lost
 ///
@@ -347,108 +348,6 @@ pub enum NodeError {
     /// No memory could be had
     #[error(transparent)]
     Pool(#[from] PoolError),
-}
-
-/// Options with which a node cannot work
-///
-/// ```
-/// use rdma_async::InvalidOptions;
-///
-/// let refused = InvalidOptions::MaxInFlightSends { found: 0, max: 4096 };
-/// assert_eq!(refused.to_string(), "max_in_flight_sends is 0; it must be 1 to 4096");
-/// ```
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InvalidOptions {
-    /// The numbers of peers, of sessions, of streams, or of frames for each stream are zero or too high
-    #[error(
-        "{max_peers} peers, {max_sessions} sessions for each, {max_streams} streams in each, and {stream_share} frames for each of \
-         these; there must be 1 to 4096 peers, 1 to {most_sessions} sessions, 1 to {most_streams} streams, and {least_share} to \
-         {most_share} frames",
-        most_sessions = rdma_core::session::MAX_SESSIONS,
-        most_streams = rdma_core::session::MAX_STREAMS,
-        least_share = rdma_core::session::MAX_FRAGMENTS,
-        most_share = rdma_core::session::MAX_ROOM
-    )]
-    Sessions {
-        /// The most processes at once
-        max_peers: u32,
-        /// The most sessions that each may open
-        max_sessions: u32,
-        /// The most streams that each may open in a session
-        max_streams: u32,
-        /// Frames for each stream
-        stream_share: u32,
-    },
-    /// The device's completion queue is too short for the paths to all peers
-    #[error("the paths need {found} entries of the completion queue, the device has {max}; lower max_peers")]
-    CompletionQueue {
-        /// Entries that the paths need
-        found: u64,
-        /// Entries that the device has
-        max: u64,
-    },
-    /// The number of messages in flight is zero or too high
-    #[error("max_in_flight_sends is {found}; it must be 1 to {max}")]
-    MaxInFlightSends {
-        /// The number
-        found: u32,
-        /// The highest
-        max: u32,
-    },
-    /// A device carries no message of one frame, which every path needs
-    #[error("the device carries messages of at most {found} bytes; a path needs {min}")]
-    DeviceMessage {
-        /// The longest message of the device in bytes
-        found: u32,
-        /// A frame
-        min: u32,
-    },
-    /// The memory is more than one registration can hold
-    #[error(
-        "send_memory, receive_memory and the shares of {found} bytes in all must be fewer than {max}; lower one of them, \
-         max_peers, max_sessions or stream_share"
-    )]
-    Memory {
-        /// The sum in bytes
-        found: u64,
-        /// The limit
-        max: u64,
-    },
-    /// The peer timeout is too short or too long
-    #[error("peer_timeout is {found:?}; it must be {min:?} to {max:?}")]
-    PeerTimeout {
-        /// The timeout
-        found: Duration,
-        /// The shortest
-        min: Duration,
-        /// A day
-        max: Duration,
-    },
-    /// The node was given too many devices
-    #[error("the node was given {found} devices; at most {max} can be used")]
-    Ports {
-        /// How many
-        found: usize,
-        /// The most
-        max: usize,
-    },
-    /// The receive memory does not hold the longest message
-    #[error("receive_memory is {found} bytes; the longest message needs {min}")]
-    ReceiveMemory {
-        /// The memory in bytes
-        found: usize,
-        /// The least that suffices
-        min: usize,
-    },
-    /// The send memory does not hold a single frame
-    #[error("send_memory is {found} bytes; it must be at least {min}")]
-    SendMemory {
-        /// The memory in bytes
-        found: usize,
-        /// One frame
-        min: usize,
-    },
 }
 
 /// A text that is no [`SharedKey`](crate::SharedKey)

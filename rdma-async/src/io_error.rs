@@ -3,9 +3,10 @@
 use std::io;
 
 use crate::error::{
-    AllocError, CloseError, ConnectError, InvalidOptions, NodeError, OpenError, PoolError, RecvError,
-    RequestError, SendError, SessionError,
+    AllocError, CloseError, ConnectError, NodeError, OpenError, PoolError, RecvError, RequestError,
+    SendError, SessionError,
 };
+use crate::invalid_options::InvalidOptions;
 use crate::send_failed::SendFailed;
 
 /// Makes an error usable where [`io::Error`] is spoken; the error itself is its source

@@ -77,6 +77,7 @@ mod effects;
 mod error;
 mod id_map;
 mod inbox;
+mod invalid_options;
 mod io_error;
 mod joining;
 mod node;
@@ -128,9 +129,10 @@ pub use device_calls::DeviceStats;
 #[cfg(feature = "shared-key")]
 pub use error::InvalidKey;
 pub use error::{
-    AllocError, CloseError, ConnectError, InvalidOptions, NodeError, OpenError, PoolError, RecvError,
-    RequestError, SendError, SessionError,
+    AllocError, CloseError, ConnectError, NodeError, OpenError, PoolError, RecvError, RequestError,
+    SendError, SessionError,
 };
+pub use invalid_options::InvalidOptions;
 pub use node::{Node, NodeBuilder, NodeOptions};
 pub use node_id::NodeId;
 pub use pool::{Adopted, Lease, PoolStats, ZoneStats};

@@ -3,7 +3,7 @@ use std::time::Duration;
 use rdma_core::session::{Hello, Integrity, Limits, MAX_SLOTS, MAX_UNREPORTED, MIN_PEER_TIMEOUT};
 use rdma_core::{Device, FRAME};
 
-use crate::error::InvalidOptions;
+use crate::invalid_options::InvalidOptions;
 #[cfg(feature = "shared-key")]
 use crate::shared_key::SharedKey;
 
@@ -228,7 +228,7 @@ impl NodeOptions {
             return Err(InvalidOptions::SendMemory { found: self.send_memory, min: FRAME });
         }
         if (bulk as usize) < rdma_core::frames(self.max_message) {
-            let min = rdma_core::frames(self.max_message) * FRAME;
+            let min = rdma_core::frames(self.max_message).saturating_mul(FRAME);
             return Err(InvalidOptions::ReceiveMemory { found: self.receive_memory, min });
         }
         let found = self.zones(ports).iter().map(|frames| u64::from(*frames)).sum::<u64>() * FRAME as u64;

@@ -154,6 +154,8 @@ fn unusable_options_are_refused_with_the_reason() {
         (options().stream_share(16), sessions(5, 16, 16)),
         (options().stream_share((1 << 14) + 1), sessions(5, 16, (1 << 14) + 1)),
         (options().receive_memory((4 << 20) - 1), ReceiveMemory { found: (4 << 20) - 1, min: 4 << 20 }),
+        // Regression: the product overflowed.
+        (options().max_message(usize::MAX), ReceiveMemory { found: 32 << 20, min: usize::MAX }),
         (options().send_memory(FRAME - 1), SendMemory { found: FRAME - 1, min: FRAME }),
         (options().max_peers(7), CompletionQueue { found: 7 * 640, max: 4096 }),
     ];
