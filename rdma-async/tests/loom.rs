@@ -40,6 +40,8 @@ mod error;
 mod frames;
 #[path = "../src/inbox.rs"]
 mod inbox;
+#[path = "../src/invalid_options.rs"]
+mod invalid_options;
 #[path = "../src/joining.rs"]
 mod joining;
 #[path = "../src/op_table.rs"]

@@ -10,22 +10,26 @@ const INTERVAL: Duration = Duration::from_millis(10);
 /// A process that has not ended after so many polls is stuck in the system.
 const POLLS: u32 = 200;
 
-/// The orphans of the programs; kills all children of this process when it is dropped
+/// The orphans of the programs; kills them when it is dropped
 #[derive(Debug)]
-pub(super) struct Orphans(());
+pub(super) struct Orphans {
+    /// Those that a script has started before it became this process by `exec`.
+    foreign: Vec<Pid>,
+}
 
 impl Orphans {
     /// Makes orphans of the programs children of this process
     pub(super) fn adopt() -> io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
-        Ok(Self(()))
+        Ok(Self { foreign: children().collect() })
     }
 
     /// Kills the children of this process but `known`, and the orphans that those leave
     pub(super) fn kill(&self, known: &[u32]) {
         for _ in 0..POLLS {
-            let orphans = children().filter(|child| !known.contains(&(child.as_raw_pid() as u32)));
-            let orphans: Vec<_> = orphans.collect();
+            let is_orphan =
+                |child: &Pid| !self.foreign.contains(child) && !known.contains(&(child.as_raw_pid() as u32));
+            let orphans: Vec<_> = children().filter(is_orphan).collect();
             if orphans.is_empty() {
                 return;
             }

@@ -1,7 +1,7 @@
 //! Programs of `tb5 run` that start daemons
 
 use super::fixture::Run;
-use crate::support::{assert_code, eventually};
+use crate::support::{assert_code, eventually, program, stdout};
 
 /// Catches a process that has left its group and its parent, and lives on after the run.
 #[test]
@@ -22,4 +22,14 @@ fn daemons_end_with_the_run() {
     eventually(|| child.has_ended());
     run.assert_nothing_is_left();
     assert_code(&child.finish(), 143);
+}
+
+/// Catches the end of a job that a script has started before it became the tool.
+#[test]
+fn jobs_of_a_script_do_not_end_with_the_run() {
+    let script = "sleep 300 > /dev/null 2>&1 & echo $!; exec \"$0\" --quiet run --hosts 2 -- true";
+    let output = program("sh").args(["-c", script, env!("CARGO_BIN_EXE_tb5")]).output().unwrap();
+    assert_code(&output, 0);
+    let job = stdout(&output).lines().next().unwrap().to_owned();
+    assert!(program("kill").arg(&job).status().unwrap().success(), "{job} has ended");
 }
