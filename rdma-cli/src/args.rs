@@ -102,9 +102,8 @@ pub(crate) enum Command {
     Calibrate(crate::calibrate::Arguments),
     /// Copy a file or a directory from one Mac to another over the cable, and verify it
     #[command(
-        after_help = "Faults show how a copy goes on: --fault unplug@2ms,replug@8ms pulls the cable after 2 ms, and plugs it in again. \
-                      KIND is the name of a fault of a port in rdma-sim/MODEL.md, with its argument: 'flap 5ms@2ms@1' for the second \
-                      cable. A copy fails when nothing has arrived for 10 s after the last fault; all times are virtual.\n\n\
+        after_help = "Faults show how a copy goes on: --fault 'at 2ms a:rdma_en2 unplug; at 8ms a:rdma_en2 replug' pulls the cable after \
+                      2 ms, and plugs it in again. rdma-sim/MODEL.md lists the faults of ports. A copy fails when nothing has arrived for 10 s after the last fault; all times are virtual.\n\n\
                       With -r, what is in SRC is put into DST, which is created if it does not exist: files, directories and symbolic \
                       links, with their modes. Nothing is written through a symbolic link in DST.\n\n\
                       Between two machines: tb5 copy --listen DIR on the one that receives, then tb5 copy SRC HOST:NAME on the other \
@@ -117,7 +116,7 @@ pub(crate) enum Command {
                       A copy that is interrupted leaves .NAME.tb5-partial beside the destination NAME. The next copy continues it, if \
                       the source begins with the same bytes, and else starts anew; with -r, it does not copy equal files again. A copy \
                       that is killed (SIGKILL) leaves .tb5-*.part, which is not continued: remove it.\n\n\
-                      Examples: tb5 copy model.bin copy.bin; tb5 copy -r IN OUT --cables 2 --fault unplug@2ms@1; tb5 copy model.bin \
+                      Examples: tb5 copy model.bin copy.bin; tb5 copy -r IN OUT --cables 2 --fault 'at 2ms a:rdma_en3 unplug'; tb5 copy model.bin \
                       mini:; tar c IN | tb5 copy - mini:in.tar.\n\n\
                       Exit codes: 0 done, 1 failed, 2 usage, 130 after Ctrl-C."
     )]
@@ -147,7 +146,7 @@ pub(crate) enum Command {
     #[command(
         after_help = "Without HOST:, two simulated Macs, in virtual time. With it, another machine where `tb5 serve` runs, in real time, \
                       over all cables with RDMA between the machines, or over TCP while there is none.\n\n\
-                      Examples: tb5 ping; tb5 ping --size 4KiB --profile tb5-cpu; tb5 ping mini: --count 10000 --json.\n\n\
+                      Examples: tb5 ping; tb5 ping --bytes 4KiB --profile tb5-cpu; tb5 ping mini: --count 10000 --json.\n\n\
                       Exit codes: 0 done, 1 failed, 2 usage."
     )]
     Ping(Ping),
@@ -354,8 +353,8 @@ pub(crate) struct Ping {
     #[arg(value_name = "HOST:")]
     pub(crate) host: Option<Host>,
     /// Size of each message, in B, KiB or MiB: up to 4 MiB
-    #[arg(long, default_value = "64", value_name = "BYTES", value_parser = sizes::up_to(sizes::MAX_PING), allow_hyphen_values = true)]
-    pub(crate) size: u64,
+    #[arg(long, default_value = "64", value_name = "N", value_parser = sizes::up_to(sizes::MAX_PING), allow_hyphen_values = true)]
+    pub(crate) bytes: u64,
     /// Number of round trips
     #[arg(long, default_value_t = 1000, value_parser = number::within(1..=10_000_000u32), allow_negative_numbers = true)]
     pub(crate) count: u32,

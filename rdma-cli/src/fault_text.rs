@@ -1,11 +1,11 @@
-//! The text of faults for a fabric, as `tb5 run --fault` and `tb5 fabric` take it: that of a plan, without a time if it fires at once
+//! The text of faults, as `--fault` and `tb5 fabric` take it: that of a plan, without a time if it fires at once
 
 use rdma_sim::fault::{FaultError, FaultReason};
 use rdma_sim::{Fault, FaultPlan, Topology};
 
 use crate::failure::Failure;
 
-/// Parses faults that are separated by semicolons; one without a trigger fires at `now_ms`, in milliseconds of the fabric
+/// Parses faults that are separated by semicolons; one without a trigger fires at `now_ms`, in milliseconds since the start
 pub(crate) fn parse(text: &str, now_ms: u64, topology: &Topology) -> Result<FaultPlan, Failure> {
     let faults = text.split(';').map(str::trim).filter(|fault| !fault.is_empty());
     let plan = faults.map(|fault| parse_one(fault, now_ms, topology)).collect::<Result<Vec<_>, _>>()?;
@@ -44,13 +44,6 @@ fn parse_one(text: &str, now_ms: u64, topology: &Topology) -> Result<Fault, Fail
                 return Failure::Usage(why);
             }
         }
-        if let (FaultReason::Incomplete, [kind, time, ..]) =
-            (&error.reason, &text.split('@').collect::<Vec<_>>()[..])
-        {
-            return Failure::Usage(format!(
-                "fault {text:?}: KIND@TIME is for `tb5 copy`: write `at {time} TARGET {kind}`, with a target such as a:rdma_en2"
-            ));
-        }
         usage(error)
     })?;
     let plan = FaultPlan(vec![fault.clone()]);
@@ -86,7 +79,6 @@ mod tests {
             ("", "there is no fault in \"\": write [at TIME"),
             (" ; ", "there is no fault in"),
             ("z kill", "fault \"z kill\": the topology has no host"),
-            ("unplug@2ms@1", "write `at 2ms TARGET unplug`"),
             ("a:rdma_en2", "ends too early"),
             ("at", "ends too early"),
             ("unplug a:rdma_en2", "comes before the name: write \"a:rdma_en2 unplug\""),

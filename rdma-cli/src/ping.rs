@@ -70,7 +70,7 @@ pub(crate) fn measure(
     model: &Model,
     progress: &ProgressBar,
 ) -> Result<PingResult> {
-    let &Ping { size, count, seed, .. } = args;
+    let &Ping { bytes: size, count, seed, .. } = args;
     let size = size as usize;
     let sim = || Sim::new().model(model.clone()).seed(seed).topology(topology.clone());
     let wall = Wall::start();

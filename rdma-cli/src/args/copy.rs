@@ -33,9 +33,10 @@ pub(crate) struct Copy {
     /// Cables between the two simulated Macs: 1 to 3 [default: 1]
     #[arg(long, value_name = "N", value_parser = super::number::within(1..=PORTS), allow_negative_numbers = true)]
     pub(crate) cables: Option<u8>,
-    /// Faults of the cables, separated by commas; cables count from 0
-    #[arg(long, value_name = "KIND@TIME[@CABLE],...")]
-    pub(crate) fault: Option<String>,
+    /// Faults of the simulated cables, such as 'at 2ms a:rdma_en2 unplug; at 8ms a:rdma_en2 replug': a sends, b receives, and the first
+    /// cable joins rdma_en2 of both, the next one rdma_en3
+    #[arg(long, value_name = "PLAN")]
+    pub(crate) fault: Vec<String>,
     /// Seed of all random choices of the simulator [default: 0]
     #[arg(long, value_parser = super::number::seed, allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
@@ -84,7 +85,7 @@ impl Copy {
             "is for two machines: write HOST:NAME instead of the name of the copy, or leave it out";
         let given = [
             ("--cables", self.cables.is_some() && between_machines, simulated),
-            ("--fault", self.fault.is_some() && between_machines, simulated),
+            ("--fault", !self.fault.is_empty() && between_machines, simulated),
             ("--seed", self.seed.is_some() && between_machines, simulated),
             ("--port", port.is_some() && !between_machines, machines),
             ("--carrier", carrier.is_some() && !between_machines, machines),

@@ -69,8 +69,7 @@ fn require_places(src: &Path, dst: &Path) -> Result<(), Failure> {
 /// Copies between two simulated Macs
 fn simulate(args: &Copy, src: &Path, dst: &Path, output: Output) -> anyhow::Result<()> {
     let (cables, seed) = (args.cables.unwrap_or(1), args.seed.unwrap_or(0));
-    let faults =
-        args.fault.as_deref().map_or_else(|| Ok(Faults::default()), |text| Faults::parse(text, cables))?;
+    let faults = Faults::parse(&args.fault, cables)?;
     let sources = Sources::open(src, args.recursive)?;
     let interrupt = Interrupt::listen()?;
     let dst = &place(&sources, dst);

@@ -34,7 +34,7 @@ pub(crate) fn ping(args: &Ping, host: &Host, output: Output) -> Result<()> {
     let interrupt = Interrupt::listen()?;
     let peer = Peer { host, machines: &args.machines, command: "tb5 serve", interrupt: &interrupt };
     let progress = progress::items(args.count.into());
-    let report = measure_ping(peer, args.size as usize, args.count, &progress, |carrier| {
+    let report = measure_ping(peer, args.bytes as usize, args.count, &progress, |carrier| {
         output.announce_carrier(carrier)
     })?;
     progress.finish_and_clear();

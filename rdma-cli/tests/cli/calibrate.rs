@@ -68,7 +68,7 @@ fn the_file_of_a_secret_device_predicts_other_programs_within_5_percent() {
         assert!((predicted / truth - 1.0).abs() < 0.05, "{figure}: {truth}, predicted {predicted}");
     };
     for size in ["8", "65536"] {
-        let ping = |profile: &str| run(&["ping", "--json", "--size", size, "--profile", profile]);
+        let ping = |profile: &str| run(&["ping", "--json", "--bytes", size, "--profile", profile]);
         let (truth, predicted, other) = (ping(&secret), ping(found), ping("tb5"));
         for rtt in ["min", "p50", "p99"] {
             let of = |report: &Value| report["rtt_ns"][rtt].as_f64().unwrap();

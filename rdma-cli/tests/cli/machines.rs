@@ -230,7 +230,7 @@ fn a_server_answers_several_peers_until_ctrl_c() {
     let pinging = Running::start(pinging.stdout(Stdio::piped()).stderr(Stdio::piped()));
     let silent = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).unwrap();
 
-    let ping = json(&server.ask("ping", &["--count", "5", "--size", "100KiB", "--json"]));
+    let ping = json(&server.ask("ping", &["--count", "5", "--bytes", "100KiB", "--json"]));
     let expected = [
         "backend",
         "count",
@@ -366,7 +366,7 @@ fn options_that_would_do_nothing_are_refused() {
     for (options, to, why) in [
         (&["--cables=2"][..], "127.0.0.1:", "--cables is for two simulated Macs"),
         (&["--seed=2"], "127.0.0.1:", "--seed is for two simulated Macs"),
-        (&["--fault=unplug@1ms"], "127.0.0.1:", "--fault is for two simulated Macs"),
+        (&["--fault=a:rdma_en2 unplug"], "127.0.0.1:", "--fault is for two simulated Macs"),
         (&["--port=1"], "copy", "--port is for two machines"),
         (&["--carrier=tcp"], "copy", "--carrier is for two machines"),
         (&["--key=x"], "copy", "--key is for two machines"),

@@ -8,7 +8,7 @@ use crate::support::{Running, assert_code, json, keys, stderr, stdout, tool};
 #[test]
 fn the_report_has_stable_keys_and_the_overhead_over_bare_verbs_is_small() {
     let ping = |args: &[&str]| json(&tool().args(["ping", "--json"]).args(args).output().unwrap());
-    let report = ping(&["--size", "64", "--count", "500", "--seed", "3"]);
+    let report = ping(&["--bytes", "64", "--count", "500", "--seed", "3"]);
     let promised =
         ["backend", "bare_rtt_ns", "count", "rtt_ns", "seed", "size_bytes", "trace_digest", "wall_seconds"];
     assert_eq!(keys(&report), promised);
@@ -18,11 +18,11 @@ fn the_report_has_stable_keys_and_the_overhead_over_bare_verbs_is_small() {
     assert!(rtt("min") <= rtt("p50") && rtt("p50") <= rtt("p99") && rtt("p99") <= rtt("max"));
     assert!(rtt("p50") as f64 <= 1.05 * bare as f64, "{} over {bare}", rtt("p50"));
 
-    let eight = ping(&["--size", "8", "--count", "100"]);
+    let eight = ping(&["--bytes", "8", "--count", "100"]);
     let bare = eight["bare_rtt_ns"].as_u64().unwrap();
     assert!((10_000..=13_000).contains(&bare), "8 bytes take 10 to 13 µs: {bare}");
     assert_eq!(ping(&["--seed", "3"])["trace_digest"], ping(&["--seed", "3"])["trace_digest"]);
-    assert_eq!(ping(&["--size", "0", "--count", "1"])["size_bytes"], 0);
+    assert_eq!(ping(&["--bytes", "0", "--count", "1"])["size_bytes"], 0);
 }
 
 /// Catches a measurement or a baseline that posts longer messages than the device carries.
@@ -30,7 +30,7 @@ fn the_report_has_stable_keys_and_the_overhead_over_bare_verbs_is_small() {
 fn every_length_is_measured_on_a_device_with_messages_of_one_frame() {
     for command in [
         &["ping", "--count", "10"][..],
-        &["ping", "--count", "10", "--size", "4MiB"],
+        &["ping", "--count", "10", "--bytes", "4MiB"],
         &["bw", "--bytes", "4KiB..1MiB"],
         &["bench", "all-reduce", "--bytes", "4KiB..256KiB"],
     ] {

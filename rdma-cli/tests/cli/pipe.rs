@@ -154,8 +154,12 @@ fn a_signal_ends_the_wait_for_standard_input() {
 fn a_copy_that_fails_prints_nothing() {
     let folder = with_source(&noise(4 << 20, 7));
     let mut command = copy(&folder);
-    let output =
-        command.args(["--fault", "unplug@200us"]).arg(folder.path("source")).arg("-").output().unwrap();
+    let output = command
+        .args(["--fault", "at 200us a:rdma_en2 unplug"])
+        .arg(folder.path("source"))
+        .arg("-")
+        .output()
+        .unwrap();
     assert_failed(
         &output,
         1,

@@ -18,7 +18,7 @@ fn the_virtual_figures_of_the_readme_are_those_of_the_tool() {
         number("ceiling_bytes_per_second") / 1e9
     );
     let ping = |size: &str| {
-        let report = json(&tb5!["ping", "--json", "--size", size]);
+        let report = json(&tb5!["ping", "--json", "--bytes", size]);
         [&report["rtt_ns"]["p50"], &report["bare_rtt_ns"]].map(|time| time.as_f64().unwrap())
     };
     let ([session, bare], [_, eight]) = (ping("64"), ping("8"));

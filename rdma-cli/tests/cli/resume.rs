@@ -13,7 +13,8 @@ const PARTIAL: &str = ".copy.tb5-partial";
 
 /// Copies until the cable is pulled for ever, and returns how much is left of it
 fn interrupt(folder: &Folder) -> usize {
-    let output = tb5!["copy", "--fault", "unplug@300us", folder.path("source"), folder.path("copy")];
+    let output =
+        tb5!["copy", "--fault", "at 300us a:rdma_en2 unplug", folder.path("source"), folder.path("copy")];
     let rest = folder.path(PARTIAL);
     let kept = format!("what has arrived is in {}: copy again to continue", rest.display());
     assert_failed(&output, 1, &[&kept]);

@@ -112,7 +112,9 @@ fn verbose_prints_the_paths_that_come_and_go() {
     fs::write(folder.path("source"), vec![7; 20 << 20]).unwrap();
     let copy = |more: &[&str]| {
         let mut command = crate::support::tool();
-        command.args(["copy", "source", "copy", "--fault", "unplug@1ms,replug@2ms"]).args(more);
+        command
+            .args(["copy", "source", "copy", "--fault", "at 1ms a:rdma_en2 unplug; at 2ms a:rdma_en2 replug"])
+            .args(more);
         let output = command.current_dir(folder.path("")).output().unwrap();
         assert_code(&output, 0);
         crate::support::stderr(&output)

@@ -83,7 +83,7 @@ fn an_interrupted_copy_of_a_directory_is_continued() {
     }
     let (from, to) = (folder.path("source"), folder.path("copy"));
     assert_failed(
-        &tb5!["copy", "-r", "--fault", "unplug@400us", &from, &to],
+        &tb5!["copy", "-r", "--fault", "at 400us a:rdma_en2 unplug", &from, &to],
         1,
         &["copy/.2.tb5-partial: copy again"],
     );

@@ -118,7 +118,7 @@ fn commands_end_at_the_shell_and_spans_cross_lines() {
 #[test]
 fn an_unknown_option_of_a_command_is_found() {
     let (scratch, names) = (Scratch::new(), Names::read());
-    for wrong in ["tb5 pong", "tb5 ping --bytes 4", "tb5 bw --bytes 4QiB", "cargo test -p rdma-nothing"] {
+    for wrong in ["tb5 pong", "tb5 ping --size 4", "tb5 bw --bytes 4QiB", "cargo test -p rdma-nothing"] {
         assert!(check(&scratch, wrong, &names).is_err(), "{wrong}");
     }
     let right = "tb5 run --hosts 2 -- ls --what : tb5 ping; tb5 copy --listen; tb5 bench OPERATION";

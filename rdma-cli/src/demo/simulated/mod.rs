@@ -116,7 +116,7 @@ fn collect(args: &Demo, machine: DeviceList, interrupt: &Interrupt, output: Outp
     step("ping")?;
     let ping = ping::measure(
         &topology,
-        &Ping { host: None, size: 64, count: 1000, seed, profile: profile(), machines: Machines::default() },
+        &Ping { host: None, bytes: 64, count: 1000, seed, profile: profile(), machines: Machines::default() },
         &model,
         &hidden,
     )?;

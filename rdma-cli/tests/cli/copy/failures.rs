@@ -28,7 +28,8 @@ fn limit_file_size(running: &Running, bytes: u64) {
 fn a_rest_that_cannot_be_kept_is_reported_beside_the_failure() {
     let folder = with_source(&noise(4 << 20, 1));
     folder.directory(".copy.tb5-partial");
-    let output = tb5!["copy", "--fault", "unplug@300us", folder.path("source"), folder.path("copy")];
+    let output =
+        tb5!["copy", "--fault", "at 300us a:rdma_en2 unplug", folder.path("source"), folder.path("copy")];
     assert_failed(
         &output,
         1,

@@ -10,24 +10,35 @@ fn a_copy_goes_on_when_a_cable_is_back_or_another_is_left() {
     let content = noise(4 << 20, 9);
     let folder = with_source(&content);
     let (from, to) = (folder.path("source"), folder.path("copy"));
-    for (cables, fault) in
-        [("1", "unplug@200us,replug@3ms"), ("2", "unplug@100us"), ("3", "unplug@50us@2, flap 1ms@100us@1")]
-    {
+    for (cables, fault) in [
+        ("1", "at 200us a:rdma_en2 unplug; at 3ms a:rdma_en2 replug"),
+        ("2", "at 100us b:rdma_en2 unplug"),
+        ("3", "at 50us a:rdma_en4 unplug; at 100us a:rdma_en3 flap 1ms"),
+    ] {
         let output = tb5!["copy", "--cables", cables, "--fault", fault, &from, &to];
         assert_code(&output, 0);
         assert!(fs::read(&to).unwrap() == content, "{fault}");
         let text = stdout(&output);
         assert!(text.contains(&format!(" {cables}, reconnected ")), "{text}");
     }
-    let output = tb5!["copy", "--fault", "slow 50%@0s,unplug@9s", &from, &to];
-    assert!(stdout(&output).contains("slow 50%@0s, unplug@9s (after the copy)"), "{}", stdout(&output));
+    let output = tb5!["copy", "--fault", "a:rdma_en2 slow 50%; at 9s a:rdma_en2 unplug", &from, &to];
+    assert!(
+        stdout(&output).contains("at 0s a:rdma_en2 slow 50%; at 9s a:rdma_en2 unplug (after the copy)"),
+        "{}",
+        stdout(&output)
+    );
 }
 
 #[test]
 fn a_copy_without_a_cable_fails() {
     let folder = with_source(&noise(4 << 20, 9));
-    let output = tb5!["copy", "--fault", "unplug@200us", folder.path("source"), folder.path("copy")];
-    assert_failed(&output, 1, &["nothing has arrived for 10 s since the last fault", "such as replug@8ms"]);
+    let output =
+        tb5!["copy", "--fault", "at 200us a:rdma_en2 unplug", folder.path("source"), folder.path("copy")];
+    assert_failed(
+        &output,
+        1,
+        &["nothing has arrived for 10 s since the last fault", "such as `at 8ms a:rdma_en2 replug`"],
+    );
     assert_eq!(folder.entries(), [".copy.tb5-partial", "source"]);
 }
 
@@ -50,7 +61,7 @@ fn a_cable_that_is_pulled_at_the_end_does_not_hold_up_the_copy() {
     let end = (whole["virtual_seconds"].as_f64().unwrap() * 1e6) as u64;
     let mut codes = Vec::new();
     for micros in (end - 20..end + 60).step_by(4) {
-        let output = copy(&["--fault", &format!("unplug@{micros}us")]);
+        let output = copy(&["--fault", &format!("at {micros}us a:rdma_en2 unplug")]);
         codes.push(output.status.code());
         match output.status.code() {
             Some(0) => assert!(fs::read(folder.path("copy")).unwrap() == content, "{micros} µs"),
