@@ -11,9 +11,10 @@ use crate::sync::Mutex;
 
 /// A value that tasks take from, in the order in which they began to wait
 ///
-/// Only the first task in line takes, so that a large request does not starve behind small ones. A [waiter that yields](Waiter::yielding)
-/// holds up nobody. A value that a take does not use up, such as the end of a session, is [for all](Self::for_all): a task that polls no
-/// more must not hold up those behind it. Not synchronized: the caller holds a lock, and runs the effects after unlocking.
+/// Only the first task in line takes, so that a large request does not starve behind small ones. Those behind a
+/// [waiter that yields](Waiter::yielding) may take before it. A value that a take does not use up, such as the end of a session, is
+/// [for all](Self::for_all): a task that polls no more must not hold up those behind it. Not synchronized: the caller holds a lock, and runs
+/// the effects after unlocking.
 #[derive(Debug)]
 pub(crate) struct WaitQueue<T> {
     value: T,
@@ -88,7 +89,7 @@ impl<T> WaitQueue<T> {
         Poll::Pending
     }
 
-    /// Whether nobody is in line before `waiter` but those that yield
+    /// Whether all tasks in line before `waiter` yield
     #[inline]
     fn is_first(&self, waiter: &Waiter) -> bool {
         let first = self.waiting.iter().find(|place| !place.yields);

@@ -40,7 +40,7 @@ fn named<'a>(path: &'a Path, standard: &'a str) -> Display<'a> {
     if is_standard(path) { Path::new(standard).display() } else { path.display() }
 }
 
-/// The message that something is wrong with the file at `path`, whose name a peer may have chosen
+/// The message that something is wrong with the file at `path`; its control characters are replaced, because a peer may have chosen the name
 pub(crate) fn at(path: &Path, what: impl fmt::Display) -> String {
     format!("{}: {what}", plain(&shown(path).to_string()))
 }

@@ -221,13 +221,13 @@ impl Replacement {
 
 /// The identity of a file: no write changes it, and a file that replaces it has another one
 #[derive(Debug, Eq, PartialEq)]
-struct Identity {
+pub(crate) struct Identity {
     device: u64,
     inode: u64,
 }
 
 impl Identity {
-    fn of(found: &Metadata) -> Self {
+    pub(crate) fn of(found: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt;
         Self { device: found.dev(), inode: found.ino() }
     }

@@ -52,7 +52,7 @@ const LONGEST: usize = 1 << 20;
 ///
 /// # Cancel safety
 ///
-/// A read or a write that is not ready has done nothing, and holds up nobody: others get memory, places and messages before it.
+/// A read or a write that is not ready has done nothing. While it waits, other tasks get memory, places and messages before it.
 pub struct ByteStream<D: Device> {
     stream: Stream<D>,
     recv: Recv<D>,

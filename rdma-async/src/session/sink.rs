@@ -35,7 +35,7 @@ use crate::pool::Lease;
 /// the session is lost or the peer has dropped the stream: messages that were taken may then be lost.
 ///
 /// A sink that is ready holds one of the places for [messages in flight](crate::NodeOptions::max_in_flight_sends) until it is given a
-/// message or dropped. One that waits holds up nobody: other messages of the stream go before it.
+/// message or dropped. While a sink waits for a place, other messages of the stream go before it.
 ///
 /// # Cancel safety
 ///

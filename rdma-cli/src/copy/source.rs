@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 
 use super::agreed::PIECE;
 use crate::failure::at;
-use crate::file::{require_regular, spool, without_path};
+use crate::file::{Identity, require_regular, spool, without_path};
 
 /// An open file, and how much was read
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Source {
     /// Fails if `destination` is the same file under this or another name
     pub(crate) fn require_other(&self, destination: &Path) -> Result<()> {
         match fs::metadata(destination) {
-            Ok(found) if is_same(&self.path, &self.found, destination, &found) => {
+            Ok(found) if Identity::of(&found) == Identity::of(&self.found) => {
                 bail!(at(destination, "source and destination are the same file"))
             }
             // A destination that cannot be inspected is refused when it is created.
@@ -120,11 +120,6 @@ impl Source {
     fn changed(&self) -> String {
         at(&self.path, "the file changed while it was copied")
     }
-}
-
-fn is_same(_: &Path, source: &Metadata, _: &Path, destination: &Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    (source.dev(), source.ino()) == (destination.dev(), destination.ino())
 }
 
 #[cfg(test)]

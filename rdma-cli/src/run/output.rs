@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -11,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::cause::Cause;
+use crate::file::Identity;
 use crate::report::is_coloured;
 
 /// Longer lines are printed in pieces.
@@ -53,7 +53,7 @@ fn have_one_reader() -> bool {
     static SAME: LazyLock<bool> = LazyLock::new(|| {
         let file = |stream: BorrowedFd<'_>| {
             let found = File::from(stream.try_clone_to_owned().ok()?).metadata().ok()?;
-            Some((found.dev(), found.ino()))
+            Some(Identity::of(&found))
         };
         file(io::stdout().as_fd()) == file(io::stderr().as_fd())
     });

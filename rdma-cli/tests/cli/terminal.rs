@@ -61,7 +61,7 @@ fn long_commands_show_how_far_and_how_fast_they_are() {
     }
 }
 
-/// Catches a machine whose provider takes long to answer, and a tool that seems to do nothing meanwhile.
+/// Catches a tool that shows nothing while the provider of the machine takes long to answer.
 #[test]
 fn inspecting_a_slow_machine_shows_the_time() {
     let folder = Folder::new();
