@@ -95,7 +95,8 @@ pub unsafe trait Device: Send + Sync + 'static {
     /// # Errors
     ///
     /// [`Cause::Exhausted`](crate::Cause::Exhausted) beyond [`Caps::max_mr`];
-    /// [`Invalid::EmptyRegion`](crate::Invalid::EmptyRegion), [`Invalid::Misaligned`](crate::Invalid::Misaligned) or
+    /// [`Invalid::EmptyRegion`](crate::Invalid::EmptyRegion), [`Invalid::Misaligned`](crate::Invalid::Misaligned),
+    /// [`Invalid::CrossesBoundary`](crate::Invalid::CrossesBoundary) or
     /// [`Invalid::LocalWriteOnly`](crate::Invalid::LocalWriteOnly) for memory or rights that the device refuses;
     /// [`Cause::LockedMemory`](crate::Cause::LockedMemory) beyond the limit of the system;
     /// [`Cause::DeviceGone`](crate::Cause::DeviceGone) if the device vanished.

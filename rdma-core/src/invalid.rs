@@ -35,6 +35,14 @@ pub enum Invalid {
         /// The most that the device offers
         max: u32,
     },
+    /// The memory lies across a 4 GiB boundary of its addresses, beyond which Apple's device misplaces data (field report)
+    #[error("{len} bytes at {addr:#x} lie across a 4 GiB boundary, where the device misplaces data")]
+    CrossesBoundary {
+        /// Address of the first byte
+        addr: u64,
+        /// Length in bytes
+        len: u64,
+    },
     /// The queue pair was destroyed
     #[error("the queue pair is destroyed; create a new one")]
     Destroyed,

@@ -2,12 +2,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rdma_core::Time;
 use rdma_sim::driver::Session;
-use rdma_sim::rules::UcWrite;
 use rdma_sim::{Driver, FaultPlan, Sim, Topology};
 use rdma_verbs_abi::constants;
 
@@ -17,6 +16,7 @@ use crate::errno::{EINVAL, Errno};
 use crate::lifetime;
 use crate::log::log_error;
 use crate::progress::{Progress, Work};
+use crate::reports::Reports;
 use crate::shared::{FabricError, LocalHost, Settings, SharedFabric};
 
 /// The simulation, and how its time passes
@@ -34,9 +34,7 @@ pub(crate) struct Engine {
     pub(crate) has_events: bool,
     /// Whether the process ends where Apple's provider crashes it.
     crashes: bool,
-    /// What becomes of an RDMA WRITE; `None` if the device places it as asked.
-    write: Option<UcWrite>,
-    has_reported_write: AtomicBool,
+    pub(crate) reports: Reports,
     progress: Progress,
     /// Polls in a row that found nothing.
     idle: AtomicU32,
@@ -159,7 +157,6 @@ impl Engine {
             Some("1") => true,
             Some(other) => return Err(format!("RDMA_SIM_CRASHES={other:?} is neither 0 nor 1")),
         };
-        let write = (!settings.model().caps.one_sided).then_some(rules.uc_write);
         let (has_events, progress, idle) = (rules.completion_events, Progress::default(), AtomicU32::new(0));
         Ok(Self {
             driver,
@@ -170,8 +167,7 @@ impl Engine {
             link_layer,
             has_events,
             crashes,
-            write,
-            has_reported_write: AtomicBool::new(false),
+            reports: Reports::new(&settings.model()),
             progress,
             idle,
         })
@@ -375,20 +371,6 @@ impl Engine {
         if self.crashes {
             log_error(&format!("{call}: {why}; Apple's provider crashes here, and so does this one"));
             std::process::abort();
-        }
-    }
-
-    /// Logs, once in a process, that an RDMA WRITE posted in `call` writes nothing
-    ///
-    /// The program gets no usable error: a WRITE that travels like a SEND waits for a receive, and 102 names no rule.
-    pub(crate) fn report_write(&self, call: &str) {
-        let outcome = match self.write {
-            None => return,
-            Some(UcWrite::AsSend) => "travels like a SEND and places nothing at the peer",
-            Some(_) => "is refused",
-        };
-        if !self.has_reported_write.swap(true, Ordering::Relaxed) {
-            log_error(&format!("{call}: an RDMA WRITE {outcome} (rule uc-write); post a SEND instead"));
         }
     }
 

@@ -65,6 +65,7 @@ mod log;
 #[allow(unsafe_code, reason = "promises the layout of objects to `slots`")]
 mod objects;
 mod progress;
+mod reports;
 pub mod shared;
 #[allow(unsafe_code, reason = "leads from the pointers of the ABI to objects")]
 mod slots;

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::fmt;
 use std::ptr::NonNull;
 
-use rdma_core::{Access, Cause, Error, Lkey, MemoryRegion, Rkey, Teardown, Verb};
+use rdma_core::{Access, Cause, Error, Invalid, Lkey, MemoryRegion, Rkey, Teardown, Verb};
 use rdma_verbs_abi::Mr;
 
 use crate::errno;
@@ -39,6 +39,12 @@ impl VerbsMemoryRegion {
         mem: NonNull<[u8]>,
         access: Access,
     ) -> Result<Self, Error> {
+        let is_guarded = device.is_apple && !device.options.is_unguarded;
+        let (addr, len) = (mem.addr().get() as u64, mem.len() as u64);
+        // Apple's device accepts such memory, and was seen to write what it receives exactly 4 GiB too low.
+        if is_guarded && addr >> 32 != addr.saturating_add(len.saturating_sub(1)) >> 32 {
+            return Err(Error::new(Verb::RegMr, Invalid::CrossesBoundary { addr, len }.into()));
+        }
         let register = |access: Access| {
             let (addr, access) = (mem.cast().as_ptr(), access.bits() as c_int);
             errno::clear();
@@ -51,9 +57,8 @@ impl VerbsMemoryRegion {
         // them: the device has no one-sided operations, and `rkey` hands out no key there.
         let all = access.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
         let is_invalid = |errno| matches!(errno::cause(errno), Cause::Invalid(_));
-        let tries_again = device.is_apple && !device.options.is_unguarded;
         let mr = register(access)
-            .or_else(|errno| if tries_again && is_invalid(errno) { register(all) } else { Err(errno) });
+            .or_else(|errno| if is_guarded && is_invalid(errno) { register(all) } else { Err(errno) });
         match mr {
             Ok(mr) => {
                 // SAFETY: the provider keeps the structure until the region is deregistered, and does not write to it.

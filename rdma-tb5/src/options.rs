@@ -52,7 +52,7 @@ impl OpenOptions {
         Self { source_index: Some(index), ..self }
     }
 
-    /// Leaves it to the provider to refuse what does not fit its queues, and memory with too few rights
+    /// Leaves it to the provider to refuse what does not fit its queues, and memory with too few rights or across a 4 GiB boundary
     ///
     /// For experiments that find out what the provider refuses: some were reported to accept more than they hold and to damage data.
     pub fn unguarded(self) -> Self {

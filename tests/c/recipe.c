@@ -41,10 +41,13 @@ static int (*inject)(const char *);
 
 static const size_t ARENA = 64 << 20;
 
+/* Apple's device misplaces data in memory across a 4 GiB boundary: one half of twice the memory does not cross it */
 static void *arena(void)
 {
-	void *memory = mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	return memory == MAP_FAILED ? NULL : memory;
+	char *memory = mmap(NULL, 2 * ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		return NULL;
+	return (uintptr_t)memory >> 32 == ((uintptr_t)memory + ARENA - 1) >> 32 ? memory : memory + ARENA;
 }
 
 struct end {

@@ -35,14 +35,18 @@ struct shape {
 	enum ibv_mtu mtu;
 	/* The first entry of the GID table, instead of the one that maps an IPv4 address */
 	int uses_first_gid;
+	/* Memory across a 4 GiB boundary of its addresses, beyond which Apple's device misplaces data */
+	int crosses_boundary;
 };
 
 static const struct shape SHAPES[] = {
-	{"jaccl", 512 << 10, 1, 2, 32, 64, 7, IBV_MTU_1024, 0},
-	{"tccl", 512 << 10, 0, 2, 32, 64, 7, IBV_MTU_1024, 0},
-	{"llama", 128 << 10, 1, 16, 512, 1025, 7, IBV_MTU_4096, 0},
-	{"mesh-flow", 16 << 10, 0, 64, 4095, 4096, 1, IBV_MTU_4096, 1},
-	{"gojaccl", 64 << 10, 0, 4, 64, 128, 7, IBV_MTU_1024, 0},
+	{"jaccl", 512 << 10, 1, 2, 32, 64, 7, IBV_MTU_1024, 0, 0},
+	{"tccl", 512 << 10, 0, 2, 32, 64, 7, IBV_MTU_1024, 0, 0},
+	{"llama", 128 << 10, 1, 16, 512, 1025, 7, IBV_MTU_4096, 0, 0},
+	{"mesh-flow", 16 << 10, 0, 64, 4095, 4096, 1, IBV_MTU_4096, 1, 0},
+	{"gojaccl", 64 << 10, 0, 4, 64, 128, 7, IBV_MTU_1024, 0, 0},
+	/* No program that people run */
+	{"misplaced", 64 << 10, 0, 4, 64, 128, 7, IBV_MTU_1024, 0, 1},
 };
 
 static void fail(int code, const char *what, long detail)
@@ -165,6 +169,18 @@ struct link {
 
 static const struct shape *shape;
 
+/* Memory for both directions: inside one 4 GiB window, or with the boundary between two windows in its middle */
+static char *map(size_t len)
+{
+	const size_t window = (size_t)1 << 32;
+	char *addresses = mmap(NULL, 3 * window, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(addresses != MAP_FAILED);
+	char *boundary = addresses + 2 * window - (uintptr_t)addresses % window;
+	char *start = shape->crosses_boundary ? boundary - len / 2 : boundary;
+	CHECK(!mprotect(start, len, PROT_READ | PROT_WRITE));
+	return start;
+}
+
 static void open_link(struct link *link, const char *device)
 {
 	int count = 0;
@@ -184,8 +200,7 @@ static void open_link(struct link *link, const char *device)
 	CHECK(link->pd = p_ibv_alloc_pd(link->context));
 	CHECK(link->cq = p_ibv_create_cq(link->context, shape->cqe, NULL, NULL, 0));
 	link->len = 2 * shape->buffers * shape->longest;
-	link->memory = mmap(NULL, link->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(link->memory != MAP_FAILED);
+	link->memory = map(link->len);
 	CHECK(link->mr = p_ibv_reg_mr(link->pd, link->memory, link->len, shape->access));
 	struct ibv_qp_init_attr init = {.send_cq = link->cq, .recv_cq = link->cq, .qp_type = IBV_QPT_UC};
 	init.cap.max_send_wr = init.cap.max_recv_wr = shape->depth;

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rdma_core::{Access, Cause, CompletionQueue, Device, QpInit, Verb};
+use rdma_core::{Access, Cause, CompletionQueue, Device, Invalid, QpInit, Verb};
 use rdma_tb5::{OpenOptions, VerbsDevice};
 use rdma_tests::stub;
 
@@ -49,6 +49,33 @@ fn a_protection_domain_is_not_deallocated_after_its_link_was_lost() {
     drop(device);
     stub::QUERY_PORT_ERRNO.store(0, Ordering::Relaxed);
     assert_eq!(stub::PROTECTION_DOMAINS.swap(0, Ordering::Relaxed), 1);
+}
+
+/// Mutant: such memory given to the provider, as it was, which accepts it and writes to other memory of the program.
+#[test]
+fn memory_across_a_4_gib_boundary_is_refused() {
+    let (_alone, device) = device();
+    let register = |addr: usize, len| {
+        let start = std::ptr::without_provenance_mut::<u8>(addr);
+        let memory = NonNull::slice_from_raw_parts(NonNull::new(start).unwrap(), len);
+        // SAFETY: neither the stub nor this test accesses the memory, and nothing is posted.
+        unsafe { device.register(memory, Access::LOCAL_WRITE) }.map(drop)
+    };
+    let boundary = 7 << 32;
+    for (addr, len, crosses) in [
+        (boundary - 16384, 16384, false),
+        (boundary - 16384, 16385, true),
+        (boundary - 16384, 1 << 20, true),
+        (boundary, 1 << 32, false),
+        (boundary, (1 << 32) + 1, true),
+        (boundary - (3 << 30), 4 << 30, true),
+        (boundary + 16384, 0, false),
+    ] {
+        let (addr64, len64) = (addr as u64, len as u64);
+        let refused = Cause::Invalid(Invalid::CrossesBoundary { addr: addr64, len: len64 });
+        let found = register(addr, len).map_err(|error| error.cause);
+        assert_eq!(found, if crosses { Err(refused) } else { Ok(()) }, "{len} bytes at {addr:#x}");
+    }
 }
 
 /// Mutant: `ENOMEM` that is always the exhaustion of regions, as it was.

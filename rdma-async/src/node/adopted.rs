@@ -20,7 +20,8 @@ impl<D: Device> Node<D> {
     /// Takes memory of the application, to send from it and receive into it without a copy, on all sessions of the node
     ///
     /// Registered once for each path, also for those that are made later. Apple's device takes no memory of the heap, and none that is
-    /// not aligned to 16 KiB (field reports): [`MappedBytes`](crate::MappedBytes) suits it. A device takes about 100 registrations: as
+    /// not aligned to 16 KiB, and misplaces data in memory across a 4 GiB boundary of its addresses, which is refused there (field
+    /// reports): [`MappedBytes`](crate::MappedBytes) suits it. A device takes about 100 registrations: as
     /// many times as many memories as paths, and no path can be made beyond.
     ///
     /// Messages are [received](crate::Stream::recv_into) without a copy when all paths to the peer were made after the memory was adopted:

@@ -82,13 +82,11 @@ fn each_shape_of_traffic_arrives_whole_over_meshes_and_rings() {
                 "mesh" => Topology::mesh(hosts, hosts - 1),
                 _ => Topology::ring(hosts, 2),
             };
-            for (code, said) in run(shape, pattern, bytes, &topology.unwrap(), &profile_of(shape), None) {
-                assert_eq!(
-                    (code, said.trim()),
-                    (Some(0), "all bytes are right"),
-                    "{shape}, {pattern} of {hosts}"
-                );
-            }
+            let ends = run(shape, pattern, bytes, &topology.unwrap(), &profile_of(shape), None);
+            assert!(
+                ends.iter().all(|(code, said)| *code == Some(0) && said.trim() == "all bytes are right"),
+                "{shape}, {pattern} of {hosts}: {ends:?}"
+            );
         }
     }
 }
@@ -117,6 +115,18 @@ fn a_pulled_cable_and_a_lost_message_end_in_an_error() {
         let [(sender, _), (receiver, said)] = &lost[..] else { panic!("{lost:?}") };
         assert_eq!((*receiver, said.contains("wrong byte")), (Some(WRONG), true), "{shape}: {lost:?}");
         assert_ne!(*sender, Some(0), "{shape}: {lost:?}");
+    }
+}
+
+/// Regression: on addresses that the system happened to choose so, a shape failed in one of some hundred runs, and nothing said why.
+#[test]
+fn memory_across_a_4_gib_boundary_loses_data_and_standard_error_names_the_rule() {
+    for (code, said) in run("misplaced", "mesh", 200_000, &Topology::pair(), "tb5", None) {
+        assert_eq!((code, said.contains("wrong byte")), (Some(WRONG), true), "{said}");
+        assert_eq!(said.matches("four-gib-boundary").count(), 1, "{said}");
+    }
+    for (code, said) in run("misplaced", "mesh", 200_000, &Topology::pair(), "roce", None) {
+        assert_eq!((code, said.trim()), (Some(0), "all bytes are right"));
     }
 }
 

@@ -18,7 +18,8 @@ rules! {
         shown by local_writing_alone_is_refused_or_not;
 
     /// The device does not find the part of a region beyond a 4 GiB boundary of its addresses: data lands elsewhere,
-    /// and no error is reported. Regions here cross such a boundary only where a fault makes them.
+    /// and no error is reported. Regions here cross such a boundary only where a fault makes them, or, under the C ABI, where the
+    /// program's memory does; `rdma-tb5` refuses such memory.
     "four-gib-boundary", Measured by "mesh-flow field notes", set by Rules::boundary,
         applies if |model| model.rules.boundary,
         shown by data_beyond_a_4_gib_boundary_is_lost_or_not;
