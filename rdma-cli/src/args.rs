@@ -11,7 +11,7 @@ mod topo;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, CommandFactory as _, Parser, Subcommand};
+use clap::{Arg, CommandFactory as _, Parser, Subcommand};
 use rdma_doctor::discover::peer_probe::PeerTarget;
 use rdma_sim_verbs::shared::SharedFabric;
 
@@ -49,10 +49,10 @@ pub(crate) struct Args {
     #[arg(long, global = true)]
     json: bool,
     /// Print results and errors only: no backend, no remarks, no progress
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
     /// Print what happens inside to standard error: paths that come and go, and why
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
 }
 
@@ -61,12 +61,31 @@ const WITHOUT_EVENTS: [&str; 7] = ["completions", "devices", "doctor", "fabric",
 
 /// The command line
 pub(crate) fn command() -> clap::Command {
-    let hidden = Arg::new("verbose").short('v').long("verbose").action(ArgAction::SetTrue);
-    let hidden = hidden.global(true).hide(true);
-    Args::command().mut_subcommands(|command| {
-        let is_silent = WITHOUT_EVENTS.contains(&command.get_name());
-        if is_silent { command.arg(hidden.clone()) } else { command }
-    })
+    let command = Args::command();
+    let hidden = verbose(&command).hide(true);
+    command.mut_subcommands(|command| if has_events(&command) { command } else { command.arg(&hidden) })
+}
+
+/// The command line for completions, which list options that help hides: each only where it does something
+pub(crate) fn completed_command() -> clap::Command {
+    let command = Args::command().mut_arg("verbose", |verbose| verbose.global(false));
+    let verbose = verbose(&command);
+    command.mut_subcommands(|command| if has_events(&command) { with(command, &verbose) } else { command })
+}
+
+/// The option `--verbose` of a command line
+fn verbose(command: &clap::Command) -> Arg {
+    let mut options = command.get_arguments();
+    options.find(|option| option.get_id() == "verbose").expect("it is an option of the tool").clone()
+}
+
+fn has_events(command: &clap::Command) -> bool {
+    !WITHOUT_EVENTS.contains(&command.get_name())
+}
+
+/// A command whose subcommands, and which itself, has an option
+fn with(command: clap::Command, option: &Arg) -> clap::Command {
+    command.arg(option).mut_subcommands(|command| with(command, option))
 }
 
 impl Args {

@@ -33,7 +33,7 @@ struct Pages {
 
 pub(crate) fn completions(args: &Completions, output: Output) -> Result<()> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut args::command(), "tb5", &mut text);
+    clap_complete::generate(args.shell, &mut args::completed_command(), "tb5", &mut text);
     let completed = Completed { shell: args.shell.to_string(), text: String::from_utf8(text)? };
     output.print(&completed, || without_end(&completed.text))
 }

@@ -57,6 +57,23 @@ fn each_command_prints_its_events_if_asked() {
     }
 }
 
+/// Catches completions that offer the option to a command without events, as they did, or hide it from one with events.
+#[test]
+fn completions_offer_the_option_where_it_does_something() {
+    let script = stdout(&tool().args(["completions", "bash"]).output().unwrap());
+    for (commands, offers) in [(&WITH_EVENTS[..], true), (&WITHOUT_EVENTS, false)] {
+        for command in commands {
+            let below = ["sim", "topo"].iter().any(|above| command.starts_with(above));
+            let names: Vec<_> = command.split(' ').take(1 + usize::from(below)).collect();
+            let case = format!("\n        tb5__subcmd__{})\n", names.join("__subcmd__"));
+            let (_, options) = script.split_once(&case).unwrap_or_else(|| panic!("{case} is missing"));
+            let options = options.split_once(";;").unwrap().0;
+            assert!(options.contains("--quiet"), "{command}: {options}");
+            assert_eq!(options.contains("--verbose"), offers, "{command}: {options}");
+        }
+    }
+}
+
 /// Catches a side of two machines whose events are lost.
 #[test]
 fn both_machines_print_their_events_if_asked() {
