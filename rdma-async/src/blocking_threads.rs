@@ -1,24 +1,24 @@
 //! Threads for calls that may block for ever
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use std::{io, thread};
 
 use rdma_core::BlockingCall;
 
-/// Threads that are started when they are needed, and end when they have rested for a while
+/// Threads that are started when they are needed, and end when they have rested for a while: one set for all runtimes of the process,
+/// so that many nodes in turn use the same threads
 ///
 /// Not those of tokio: a runtime of tokio waits at its end for calls that have begun, and a device that never answers would keep the process.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct BlockingThreads(Arc<Shared>);
+static THREADS: Threads =
+    Threads { queue: Mutex::new(Queue { calls: VecDeque::new(), resting: 0 }), has_calls: Condvar::new() };
 
-#[derive(Debug, Default)]
-struct Shared {
+struct Threads {
     queue: Mutex<Queue>,
     has_calls: Condvar,
 }
 
-#[derive(Default)]
 struct Queue {
     calls: VecDeque<BlockingCall>,
     /// Threads that wait for a call
@@ -28,22 +28,30 @@ struct Queue {
 /// How long a thread waits for the next call.
 const REST: Duration = Duration::from_secs(10);
 
-impl BlockingThreads {
-    /// Runs `call` on a thread that no other call keeps
-    #[expect(clippy::disallowed_methods, reason = "a call that blocks needs a thread of its own")]
-    pub(crate) fn run(&self, call: BlockingCall) {
-        let mut queue = self.0.lock();
-        queue.calls.push_back(call);
-        if queue.calls.len() <= queue.resting {
-            return self.0.has_calls.notify_one();
-        }
-        drop(queue);
-        let shared = Arc::clone(&self.0);
-        drop(std::thread::spawn(move || shared.work()));
-    }
+/// Runs `call` on a thread that no other call keeps
+///
+/// If the system has no more threads, the call waits for the next one that is free.
+pub(crate) fn run(call: BlockingCall) {
+    THREADS.run(call, start);
 }
 
-impl Shared {
+fn start(work: fn()) -> io::Result<()> {
+    thread::Builder::new().name("device calls".to_owned()).spawn(work).map(drop)
+}
+
+impl Threads {
+    fn run(&'static self, call: BlockingCall, start: impl FnOnce(fn()) -> io::Result<()>) {
+        let mut queue = self.lock();
+        queue.calls.push_back(call);
+        if queue.calls.len() <= queue.resting {
+            return self.has_calls.notify_one();
+        }
+        drop(queue);
+        if let Err(error) = start(|| THREADS.work()) {
+            tracing::warn!(%error, "no thread for a call of a device, which waits for one");
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -65,12 +73,6 @@ impl Shared {
     }
 }
 
-impl std::fmt::Debug for Queue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queue").field("calls", &self.calls.len()).field("resting", &self.resting).finish()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
@@ -87,19 +89,32 @@ mod tests {
     /// Catches a call that waits for the thread of another one, which may never return.
     #[test]
     fn a_call_that_blocks_keeps_no_other_waiting() {
-        let threads = BlockingThreads::default();
         let ((release, blocked), (done, results)) = (mpsc::channel::<()>(), mpsc::channel());
         let first = done.clone();
-        threads.run(call(move || {
+        run(call(move || {
             blocked.recv().unwrap();
             first.send(1).unwrap();
         }));
         for _ in 0..100 {
             let done = done.clone();
-            threads.run(call(move || done.send(2).unwrap()));
+            run(call(move || done.send(2).unwrap()));
             assert_eq!(results.recv(), Ok(2));
         }
         release.send(()).unwrap();
         assert_eq!(results.recv(), Ok(1));
+    }
+
+    /// Catches the panic that ended a server when the system refused a thread, and a call that is lost then.
+    #[test]
+    fn a_call_waits_for_a_thread_that_the_system_refuses() {
+        let (done, results) = mpsc::channel();
+        for refuses in [true, false] {
+            let done = done.clone();
+            let start = |work| if refuses { Err(io::ErrorKind::WouldBlock.into()) } else { start(work) };
+            THREADS.run(call(move || done.send(()).unwrap()), start);
+        }
+        for _ in 0..2 {
+            assert_eq!(results.recv(), Ok(()));
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use rdma_core::{BlockingCall, Runtime, Time, Timer};
 
-use crate::blocking_threads::BlockingThreads;
+use crate::blocking_threads;
 use crate::sync::Mutex;
 use crate::timers::Timers;
 
@@ -30,7 +30,6 @@ struct Shared {
     has_new: AtomicBool,
     new: Mutex<Vec<Task>>,
     timers: Arc<Timers>,
-    threads: BlockingThreads,
 }
 
 /// Whether a task has been woken
@@ -61,7 +60,6 @@ impl SpinRuntime {
             has_new: AtomicBool::new(false),
             new: Mutex::default(),
             timers: Arc::new(Timers::new(|| ())),
-            threads: BlockingThreads::default(),
         }))
     }
 
@@ -135,7 +133,7 @@ impl Runtime for SpinRuntime {
     }
 
     fn spawn_blocking(&self, call: BlockingCall) {
-        self.0.threads.run(call);
+        blocking_threads::run(call);
     }
 
     fn timer(&self) -> Pin<Box<dyn Timer>> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rdma_core::{BlockingCall, Runtime, Time, Timer};
 use slab::Slab;
 
-use crate::blocking_threads::BlockingThreads;
+use crate::blocking_threads;
 use crate::timers::Timers;
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -61,7 +61,6 @@ struct RuntimeHandle(Arc<Shared>);
 struct Shared {
     queue: Arc<Queue>,
     timers: Arc<Timers>,
-    threads: BlockingThreads,
 }
 
 /// What the thread has to do
@@ -103,7 +102,7 @@ impl ThreadRuntime {
         let woken = Arc::clone(&queue);
         // Under the lock: otherwise it could come between the thread's look at the timers and its sleep.
         let timers = Arc::new(Timers::new(move || drop(woken.lock_and_notify())));
-        let shared = Arc::new(Shared { queue, timers, threads: BlockingThreads::default() });
+        let shared = Arc::new(Shared { queue, timers });
         let (queue, timers) = (Arc::clone(&shared.queue), Arc::clone(&shared.timers));
         let run = move || run(&queue, &timers);
         let thread = thread::Builder::new().name("rdma-async".to_owned()).spawn(run)?;
@@ -275,7 +274,7 @@ impl Runtime for RuntimeHandle {
     }
 
     fn spawn_blocking(&self, call: BlockingCall) {
-        self.0.threads.run(call);
+        blocking_threads::run(call);
     }
 
     fn timer(&self) -> Pin<Box<dyn Timer>> {

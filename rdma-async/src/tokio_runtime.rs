@@ -6,7 +6,7 @@ use rdma_core::{BlockingCall, Runtime, Time, Timer};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};
 
-use crate::blocking_threads::BlockingThreads;
+use crate::blocking_threads;
 
 /// Tokio's clock and tasks
 ///
@@ -25,7 +25,6 @@ use crate::blocking_threads::BlockingThreads;
 pub struct TokioRuntime {
     handle: Handle,
     start: Instant,
-    threads: BlockingThreads,
 }
 
 impl TokioRuntime {
@@ -36,13 +35,13 @@ impl TokioRuntime {
     /// If the caller does not run on tokio. Timers panic if the runtime has none enabled; [`NodeBuilder::build`](crate::NodeBuilder::build)
     /// refuses such a runtime.
     pub fn current() -> Self {
-        Self { handle: Handle::current(), start: Instant::now(), threads: BlockingThreads::default() }
+        Self { handle: Handle::current(), start: Instant::now() }
     }
 
     /// The runtime that the caller runs on, or `None` if the caller does not run on tokio
     pub fn try_current() -> Option<Self> {
         let handle = Handle::try_current().ok()?;
-        Some(Self { handle, start: Instant::now(), threads: BlockingThreads::default() })
+        Some(Self { handle, start: Instant::now() })
     }
 }
 
@@ -61,7 +60,7 @@ impl Runtime for TokioRuntime {
         if stands_still(Instant::now) {
             drop(self.handle.spawn_blocking(move || call()()));
         } else {
-            self.threads.run(call);
+            blocking_threads::run(call);
         }
     }
 

@@ -7,6 +7,7 @@ use std::io::Read as _;
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::ProgressBar;
 use rdma_async::{Device, Session};
+use tokio::task::yield_now;
 
 use super::agreed::{DIFFERS, PIECE, UNEXPECTED, next};
 use super::destination::Destination;
@@ -101,7 +102,7 @@ impl<'a, D: Device> Receiver<'a, D> {
     async fn receive_file(&mut self, entry: &Entry, len: u64) -> Result<()> {
         let file = self.destination.file(entry)?;
         self.incomplete.replace(Some(file));
-        let Present { len: present, mut hasher, is_destination } = self.present(entry)?;
+        let Present { len: present, mut hasher, is_destination } = self.present(entry).await?;
         let mut answer = present.to_le_bytes().to_vec();
         answer.extend(hasher.finalize().as_bytes());
         self.session.send_bytes(&answer).await?;
@@ -148,26 +149,28 @@ impl<'a, D: Device> Receiver<'a, D> {
     }
 
     /// Hashes what is there of a file: the rest of a copy that was interrupted, else a file of the same length in its place
-    fn present(&self, entry: &Entry) -> Result<Present> {
+    async fn present(&self, entry: &Entry) -> Result<Present> {
         let len = self.write(Replacement::resume)?;
         if len > 0 {
-            let hasher = self.hash(|into| self.write(|file| file.read_back(into)))?;
+            let hasher = self.hash(|into| self.write(|file| file.read_back(into))).await?;
             return Ok(Present { len, hasher, is_destination: false });
         }
         if let Some(path) = self.destination.existing(entry) {
             let read = || at(&path, "cannot be read");
             let mut file = File::open(&path).with_context(read)?;
-            let hasher = self.hash(|into| file.read(into).with_context(read))?;
+            let hasher = self.hash(|into| file.read(into).with_context(read)).await?;
             return Ok(Present { len: entry.len(), hasher, is_destination: true });
         }
         Ok(Present { len: 0, hasher: blake3::Hasher::new(), is_destination: false })
     }
 
     /// Hashes what `read` returns, up to the end
-    fn hash(&self, mut read: impl FnMut(&mut [u8]) -> Result<usize>) -> Result<blake3::Hasher> {
+    async fn hash(&self, mut read: impl FnMut(&mut [u8]) -> Result<usize>) -> Result<blake3::Hasher> {
         let (mut hasher, mut piece) = (blake3::Hasher::new(), vec![0; PIECE]);
         loop {
             self.interrupt.check()?;
+            // A server answers its other peers meanwhile.
+            yield_now().await;
             match read(&mut piece)? {
                 0 => return Ok(hasher),
                 len => hasher.update(&piece[..len]),
