@@ -14,6 +14,8 @@ pub struct Findings {
     pub profile: Profile,
     /// The name of the device
     pub device: String,
+    /// The name of the profile under which the device was simulated, to be set by the caller; `None` for a real one
+    pub simulated: Option<String>,
     /// The state and the rate of its port
     pub port: PortStatus,
     /// How long it took
@@ -42,6 +44,7 @@ impl Findings {
         Self {
             profile,
             device: device.to_owned(),
+            simulated: None,
             port,
             took: Duration::ZERO,
             figures: Vec::new(),

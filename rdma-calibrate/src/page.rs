@@ -39,8 +39,11 @@ impl Findings {
         for (name, why) in &self.untested_rules {
             let _ = writeln!(open, "| rule {name} | not tested | {why} |");
         }
+        let simulated = self.simulated.as_ref().map_or_else(String::new, |profile| {
+            format!("**The device was simulated, under profile `{profile}`: nothing here was measured on a Mac.** ")
+        });
         let mut page = format!(
-            "# Calibration of {}\n\nLink of {} Gb/s; the calibration took {:.1} s of the device's time. Values are those of profile `{}` \
+            "# Calibration of {}\n\n{simulated}Link of {} Gb/s; the calibration took {:.1} s of the device's time. Values are those of profile `{}` \
              unless found otherwise.\n",
             self.device,
             self.port.bits_per_second / 1_000_000_000,
@@ -51,7 +54,9 @@ impl Findings {
         if contradicted.is_empty() {
             page.push_str("Nothing.\n");
         } else {
-            page.push_str("Please report these, with this page and the profile file, to the project: each is a rule to correct.\n\n");
+            if self.simulated.is_none() {
+                page.push_str("Please report these, with this page and the profile file, to the project: each is a rule to correct.\n\n");
+            }
             page.push_str("| Field | Found | Simulator | What its rule says | Status and source |\n|---|---|---|---|---|\n");
             page.push_str(&contradicted);
         }

@@ -243,7 +243,7 @@ pub enum CablingError {
     },
 
     /// No hosts, or too many
-    #[error("{hosts} hosts: a cabling has 1 to {MAX_HOSTS}")]
+    #[error("{hosts} hosts: a group has 1 to {MAX_HOSTS}")]
     Hosts {
         /// How many there are
         hosts: usize,

@@ -50,6 +50,7 @@ fn the_page_says_what_contradicts_the_simulator() {
     let found = calibrated(model, 1, Options::default()).asked.unwrap();
     assert_eq!(found.contradictions(), ["rules.late_registration"]);
     let page = found.page();
+    assert!(page.contains("Please report these") && !page.contains("simulated, under"), "{page}");
     let contradicted = page.split("## What it confirms").next().unwrap();
     assert!(contradicted.contains("| `rules.late_registration` | true | false |"), "{page}");
     assert!(contradicted.contains("measured: mesh-flow field notes"), "{page}");

@@ -102,7 +102,9 @@ const MAX_SEEDS: u64 = 1_000_000;
 
 fn seeds(text: &str) -> Result<Range<u64>, String> {
     let ends = text.split_once("..").and_then(|(a, b)| Some(a.parse().ok()?..b.parse().ok()?));
-    let Some(seeds) = ends else { return Err("write A..B, such as 0..20".to_owned()) };
+    let Some(seeds) = ends else {
+        return Err(format!("write A..B, such as 0..20, with numbers from 0 to {}", u64::MAX));
+    };
     if seeds.is_empty() {
         return Err(format!("there are no seeds in {text}: write the smaller number first, such as 0..20"));
     }

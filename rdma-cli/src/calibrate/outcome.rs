@@ -57,7 +57,10 @@ impl Files {
 
     /// Writes the profile and the page, and prints where they are
     pub(super) fn write(self, findings: &Findings, backend: &'static str, output: Output) -> Result<()> {
-        let profile = findings.profile.to_toml();
+        let simulated = findings.simulated.iter();
+        let notes =
+            simulated.map(|of| format!("# Found on a device that was simulated, under profile {of}\n"));
+        let profile = notes.chain([findings.profile.to_toml()]).collect::<String>();
         write_all(&self.profile, &profile).map_err(|error| unwritten(&error, &profile))?;
         let page = self.page.iter().try_for_each(|page| write_all(page, &findings.page()));
         page.with_context(|| format!("the profile is in {}, and has no page", shown(&self.profile)))?;

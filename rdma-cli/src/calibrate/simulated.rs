@@ -13,7 +13,7 @@ use super::args::Arguments;
 use super::outcome::Files;
 use crate::failure::Failure;
 use crate::file::require_other;
-use crate::report::{Output, SIMULATOR, simulated};
+use crate::report::{Output, SIMULATOR, plain, simulated};
 use crate::{mac, progress};
 
 /// The device at the cable of one of the two Macs
@@ -46,7 +46,8 @@ pub(super) fn run(args: &Arguments, output: Output) -> Result<()> {
     }
     require_other(&args.out, &args.profile)?;
     let files = Files::require_writable(&args.out)?;
-    let model = mac::model(args.profile.as_deref().unwrap_or("tb5"))?;
+    let profile = args.profile.as_deref().unwrap_or("tb5");
+    let model = mac::model(profile)?;
     output.announce(&simulated(1))?;
     let options = Options::default().with(args.idle_death, args.error_state);
     // Each probe of a queue has 16 MB, which the sanitizer would poison.
@@ -60,7 +61,8 @@ pub(super) fn run(args: &Arguments, output: Output) -> Result<()> {
     })?;
     progress.finish_and_clear();
     let (asked, served) = run.value;
-    let findings = asked?;
+    let mut findings = asked?;
+    findings.simulated = Some(plain(profile));
     served.context("the other simulated Mac")?;
     files.write(&findings, SIMULATOR, output)
 }

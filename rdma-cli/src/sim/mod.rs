@@ -80,6 +80,7 @@ pub(crate) fn replay(args: &SimReplay, output: Output) -> anyhow::Result<()> {
     args.files.require_valid(&args.scenario, output)?;
     let scenario = Scenario::read(&args.scenario)?;
     check::of(&scenario).require_setup_of(&args.replay)?;
+    args.replay.faults.check(&scenario.topology).map_err(Failure::usage)?;
     output.announce(BACKEND)?;
     let progress = progress::spinner("simulating");
     let seen = repeat(&scenario, &args.replay);
@@ -90,7 +91,10 @@ pub(crate) fn replay(args: &SimReplay, output: Output) -> anyhow::Result<()> {
         note("the run has the faults of the replay line, which are not those of the scenario");
     }
     let again = |_| format!("tb5 sim replay {} '{}'", args.scenario.display(), args.replay);
-    output.print(&report, || text(&scenario, std::slice::from_ref(&report), &again))?;
+    output.print(&report, || {
+        let text = text(&scenario, std::slice::from_ref(&report), &again);
+        [vec![text], args.files.names()].concat().join("\n")
+    })?;
     if report.passed { Ok(()) } else { Err(Failure::Reported.into()) }
 }
 

@@ -70,7 +70,7 @@ impl TraceFiles {
     }
 
     /// A line for each that is wanted, with its name
-    fn names(&self) -> Vec<String> {
+    pub(super) fn names(&self) -> Vec<String> {
         let files = [("chrome trace", &self.chrome), ("page", &self.html)].into_iter();
         let files = files.filter_map(|(what, path)| Some((what, path.as_deref()?)));
         files.map(|(what, path)| format!("{what}: {}", written(path))).collect()

@@ -92,7 +92,7 @@ fn a_wrong_file_is_a_failure_and_a_wrong_name_is_usage() {
             1,
             "apart.toml: no cables join these groups of hosts: a |",
         ),
-        ("topo plan ring:1000", 2, "1000 hosts: a cabling has 1 to 64"),
+        ("topo plan ring:1000", 2, "1000 hosts: a group has 1 to 64"),
         ("topo plan ring:1", 2, "a ring has at least 3 Macs, not 1"),
         ("bench all-reduce --hosts 5 --topology ring:4", 2, "ring:4 has 4 hosts, not 5: leave one of the"),
         ("topo check ring:3 missing", 1, "missing: cannot be read: No such file or directory"),

@@ -63,6 +63,11 @@ fn the_file_of_a_secret_device_predicts_other_programs_within_5_percent() {
     assert!(report["virtual_seconds"].as_f64().unwrap() < 600.0, "{report}");
     let page = fs::read_to_string(folder.path("found.md")).unwrap();
     assert!(page.contains("| `rules.late_registration` | true | false |"), "{page}");
+    // Regression: the files of a simulated device could not be told from those of a Mac, and asked to report what they found.
+    let of = format!("simulated, under profile `{secret}`: nothing here was measured on a Mac");
+    assert!(page.contains(&of) && !page.contains("Please report"), "{page}");
+    let profile = fs::read_to_string(found).unwrap();
+    assert!(profile.starts_with("# Found on a device that was simulated"), "{profile}");
 
     let close = |figure: &str, truth: f64, predicted: f64| {
         assert!((predicted / truth - 1.0).abs() < 0.05, "{figure}: {truth}, predicted {predicted}");

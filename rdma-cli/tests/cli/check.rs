@@ -47,10 +47,12 @@ fn a_run_that_fails_is_found_shrunk_and_repeated() {
         (&Value::Bool(false), &Value::from(vec![report["reason"].clone()]))
     );
     assert_eq!(repeated["trace_digest"], json(&tb5!["sim", "replay", &path, line, "--json"])["trace_digest"]);
-    assert!(fs::read_to_string(page).unwrap().contains("<title>close · replay</title>"));
+    assert!(fs::read_to_string(&page).unwrap().contains("<title>close · replay</title>"));
 
     // The whole line of an environment variable is read as well, and other choices pass.
     assert_code(&tb5!["sim", "replay", &path, format!("RDMA_SIM_REPLAY='{line}'")], 1);
+    let shown = tb5!["sim", "replay", &path, line, "--html", &page];
+    assert!(stdout(&shown).ends_with(&format!("\npage: {}\n", page.display())), "{}", stdout(&shown));
     let plain = tb5!["sim", "replay", &path, "2 seed=1 draws=0"];
     assert_code(&plain, 0);
     let said = stderr(&plain);
@@ -66,6 +68,9 @@ fn an_invalid_check_or_replay_is_refused_with_the_reason() {
     let path = folder.write("close.toml", CLOSE);
     let other = tb5!["sim", "replay", &path, "2 setup=00000001 seed=1"];
     assert_failed(&other, 1, &["the replay is of another topology or model (00000001, and this is"]);
+    // Regression: the run of a fault that cannot be was one that failed.
+    let impossible = tb5!["sim", "replay", &path, "2 seed=1 faults=at 1ms a:rdma_en7 unplug"];
+    assert_failed(&impossible, 2, &["at 1ms a:rdma_en7 unplug", "no device"]);
     assert_failed(&tb5!["sim", "replay", &path, "1 seed=1"], 2, &["has version \"1\" of the format"]);
     assert_failed(&tb5!["sim", "check", &path, "--runs", "0"], 2, &["from 1 to 1000000"]);
     assert_failed(&tb5!["sim", "check", folder.path("none")], 1, &["examples are in rdma-sim/scenarios"]);

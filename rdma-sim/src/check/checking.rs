@@ -140,7 +140,10 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         // The plain run comes first: it shows where the traffic is, and fails if the test never works.
         let plain = Replay { draws: Some(0), faults: check.faults.clone(), ..base.clone() };
         let measured = self.run(&self.workers[0], &plain, plain.source(), Purpose::Measure, true);
-        let measured = measured.map_err(|failed| self.shrunk(plain, failed, 1))?;
+        let measured = measured.map_err(|failed| {
+            let failure = *self.shrunk(plain, failed, 1);
+            Box::new(CheckFailure { is_plain: true, ..failure })
+        })?;
         report.add(&measured);
         let mut aimed = check.clone();
         aimed.random_faults.around(measured.moments, measured.time);
@@ -298,5 +301,14 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
 
 fn failure_of(failed: RunFailure, replay: Replay, original: Replay, tried: u64) -> Box<CheckFailure> {
     let RunFailure { kind, reason, site } = failed;
-    Box::new(CheckFailure { kind, reason, site, replay, original, tried, is_deterministic: true })
+    Box::new(CheckFailure {
+        kind,
+        reason,
+        site,
+        replay,
+        original,
+        is_plain: false,
+        tried,
+        is_deterministic: true,
+    })
 }

@@ -93,6 +93,8 @@ pub struct CheckFailure {
     pub replay: Replay,
     /// The run as it was found, with all of its faults
     pub original: Replay,
+    /// Whether it is the plain run, which comes first: without random faults, in the plain order, and each `Net::pick` is 0
+    pub is_plain: bool,
     /// How many runs it took, this one included
     pub tried: u64,
     /// Whether the run failed in the same way when it was repeated; a test that is not deterministic has no smaller run
@@ -124,7 +126,7 @@ impl fmt::Display for CheckFailure {
                 "\nIt failed in 1 of {tried} runs. If that is its rate, a repair that does nothing passes {clean} other seeds with a chance of 1 %."
             )?;
         }
-        if original.draws == Some(0) {
+        if self.is_plain {
             f.write_str(
                 "\nThis was the plain run: without random faults, in the plain order, and each `Net::pick` is 0. If the test needs picks \
                  that differ, as delays of elections do, add a part that is not drawn.",

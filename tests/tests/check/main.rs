@@ -59,12 +59,15 @@ fn a_failure_shrinks_to_the_fault_that_matters_and_replays() {
     assert_eq!(faults, "at 4ms a:rdma_en2 unplug; at 9ms a:rdma_en2 replug", "{failure}");
     assert_eq!(failure.replay.draws, Some(0), "no choice of the simulation matters");
     assert_eq!(failure.tried, 1, "the plain run has the faults of the plan");
+    assert!(failure.is_plain && failure.to_string().contains("This was the plain run"), "{failure}");
 
     // The text of the panic has the line that repeats the run.
     let again =
         catch_unwind(AssertUnwindSafe(|| check(Check::new().replay(failure.replay.clone()), fragile)));
     let again = message(again.unwrap_err());
     assert!(again.contains("DeviceGone"), "{again}");
+    // Regression: any smaller run was called the plain one when it was repeated, also one that random faults had found.
+    assert!(!again.contains("plain run"), "{again}");
     assert_eq!(line(&again), failure.replay, "{again}");
 }
 

@@ -171,7 +171,7 @@ function describeRun() {
     ...listed('Faults', faults, ({ i }) => (data.faults[i].end === null ? 'to the end' : data.faults[i].end > data.faults[i].start ? `lasts ${duration(data.faults[i].end - data.faults[i].start)}` : '')),
     ...listed('Not delivered', bad, (item) => `${exact(messages.posted[item.i])} · ${subtitle(item)}`),
     ...listed('Under way when the run ended', underWay, (item) => `${exact(messages.posted[item.i])} · ${subtitle(item)}`),
-    ...listed('Longest stalls', longest.slice(0, 5), (item) => `${duration(length(item))} · ${subtitle(item)}`),
+    ...listed('Longest stalls', longest.slice(0, 5), (item) => `${exact(stalls.start[item.i])} · ${subtitle(item)}`),
     data.records && !bad.length && !underWay.length && !remarks.length ? make('p', { class: 'hint' }, 'Every message was delivered.') : null,
   ].filter(Boolean);
 }
