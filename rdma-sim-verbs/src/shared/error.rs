@@ -39,17 +39,17 @@ pub enum FabricError {
         /// Its processes
         pids: Vec<u32>,
     },
-    /// Another process has become a process of the host for too long
+    /// Another process has held a lock for too long
     #[error(
-        "another process has held the lock of host {host:?} of fabric {fabric:?} for {} s, as processes do for a moment when they \
-         join the host: end it if it hangs",
+        "fabric {fabric:?}: another process has held the lock of {what} for {} s, which processes need for a moment only: end it if \
+         it hangs",
         .limit.as_secs()
     )]
     Locked {
         /// The fabric
         fabric: String,
-        /// The host
-        host: String,
+        /// What is locked
+        what: String,
         /// How long this process has waited for the lock
         limit: Duration,
     },

@@ -43,8 +43,8 @@ pub(super) struct Claim {
 
 /// How often a process looks for a free slot: one may be held free for a moment by a process that clears its counts
 const CLAIM_ATTEMPTS: u32 = 10;
-/// How long a process waits for another one that becomes a process of the same host, which takes it milliseconds
-const CLAIM_LIMIT: Duration = Duration::from_secs(10);
+/// How long a process waits for a lock that others hold for milliseconds
+const LOCK_LIMIT: Duration = Duration::from_secs(10);
 
 /// How late the latest process of a host was: its events took place, or messages reached it, after the time that the model says
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -61,6 +61,11 @@ impl Lateness {
     pub const TOLERANCE: Duration = Duration::from_micros(200);
 }
 
+/// That another process holds the lock of `what` for all of `limit`
+fn locked(fabric: &str, what: String, limit: Duration) -> FabricError {
+    FabricError::Locked { fabric: fabric.to_owned(), what, limit }
+}
+
 impl SharedFabric {
     /// The most hosts of a fabric
     pub const MAX_HOSTS: usize = segment::MAX_HOSTS;
@@ -73,7 +78,8 @@ impl SharedFabric {
     ///
     /// [`FabricError::Name`] if the name is invalid; [`FabricError::Other`] or [`FabricError::Version`] if the fabric exists with
     /// other settings, or was made by another version; [`FabricError::Settings`] if its settings cannot
-    /// be read; [`FabricError::Foreign`] and [`FabricError::Io`] if the system refuses.
+    /// be read; [`FabricError::Locked`] if a process that makes it hangs; [`FabricError::Foreign`] and [`FabricError::Io`] if the
+    /// system refuses.
     pub fn create(name: &str, settings: &Settings) -> Result<Self, FabricError> {
         Self::enter(name, Some(settings))
     }
@@ -88,6 +94,10 @@ impl SharedFabric {
     }
 
     fn enter(name: &str, wanted: Option<&Settings>) -> Result<Self, FabricError> {
+        Self::enter_within(name, wanted, LOCK_LIMIT)
+    }
+
+    fn enter_within(name: &str, wanted: Option<&Settings>, limit: Duration) -> Result<Self, FabricError> {
         if !files::is_name(name) {
             return Err(FabricError::Name(name.to_owned()));
         }
@@ -95,6 +105,11 @@ impl SharedFabric {
         loop {
             let directory = files::base()?.join(name);
             let path = directory.join(MEMORY);
+            let share = |file: &File| match files::is_locked_within(&path, limit, || file.try_lock_shared())?
+            {
+                true => Ok(()),
+                false => Err(locked(name, "its memory".to_owned(), limit)),
+            };
             match wanted.map(|_| make_directory(&directory)) {
                 // The last process of another fabric has removed the directory of all fabrics.
                 Some(Err(FabricError::Io(_, error))) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -118,7 +133,7 @@ impl SharedFabric {
             let is_alone = match file.try_lock() {
                 Ok(()) => true,
                 Err(TryLockError::WouldBlock) => {
-                    file.lock_shared().map_err(failed("lock"))?;
+                    share(&file)?;
                     false
                 }
                 Err(TryLockError::Error(error)) => return Err(failed("lock")(error)),
@@ -142,7 +157,7 @@ impl SharedFabric {
                     let made = files::make(&file, &directory, settings).map_err(failed("make"));
                     // A process that enters between both locks finds a complete fabric.
                     made.inspect_err(|_| files::remove(&directory))?;
-                    file.lock_shared().map_err(failed("lock"))?;
+                    share(&file)?;
                     if !is_same(&file, &path) {
                         continue;
                     }
@@ -209,22 +224,20 @@ impl SharedFabric {
     /// # Errors
     ///
     /// [`FabricError::Settings`] if the line is no fault, or its target is not in the topology; [`FabricError::LogFull`];
-    /// [`FabricError::Io`] if the log cannot be locked.
+    /// [`FabricError::Locked`] or [`FabricError::Io`] if the log cannot be locked.
     pub fn add_fault(&self, line: &str) -> Result<(), FabricError> {
-        self.log_fault(line, None)
+        self.log_fault(line, None, LOCK_LIMIT)
     }
 
     /// Schedules `fault`, which has waited for frames at `position` of the log, unless another process has
     pub(super) fn fire_fault(&self, fault: &Fault, position: usize) -> Result<(), FabricError> {
-        self.log_fault(&fault.to_string(), Some(position))
+        self.log_fault(&fault.to_string(), Some(position), LOCK_LIMIT)
     }
 
-    fn log_fault(&self, line: &str, fires: Option<usize>) -> Result<(), FabricError> {
+    fn log_fault(&self, line: &str, fires: Option<usize>, limit: Duration) -> Result<(), FabricError> {
         let plan = self.settings.check_faults(line)?;
-        // One process at a time writes to the log.
-        let lock = open_file(&self.directory.join("faults.lock"), true)
-            .map_err(FabricError::io("the log of faults"))?;
-        lock.lock().map_err(FabricError::io("the log of faults"))?;
+        let lock = files::lock_faults(&self.directory, limit)?
+            .ok_or_else(|| locked(&self.name, "its log of faults".to_owned(), limit))?;
         if fires.is_some_and(|position| self.segment.has_fired(position)) {
             return Ok(());
         }
@@ -384,13 +397,13 @@ impl SharedFabric {
 
     /// Makes this process one of a host, for as long as its lock is held
     pub(super) fn claim(&self, host: usize) -> Result<Claim, FabricError> {
-        self.claim_within(host, CLAIM_LIMIT)
+        self.claim_within(host, LOCK_LIMIT)
     }
 
     fn claim_within(&self, host: usize, limit: Duration) -> Result<Claim, FabricError> {
         let name = || self.settings.topology().hosts()[host].name().to_owned();
         let Some(host_lock) = files::lock_host(&self.directory, host, limit)? else {
-            return Err(FabricError::Locked { fabric: self.name.clone(), host: name(), limit });
+            return Err(locked(&self.name, format!("host {:?}", name()), limit));
         };
         for attempt in 0..CLAIM_ATTEMPTS {
             for number in 0..remote::MAX_PROCESSES {

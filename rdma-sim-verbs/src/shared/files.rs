@@ -99,15 +99,42 @@ fn slot_lock(directory: &Path, process: ProcessName) -> Result<(PathBuf, File), 
 ///
 /// [`FabricError::Io`] with the path of the lock if the system refuses it.
 pub(super) fn lock_host(directory: &Path, host: usize, limit: Duration) -> Result<Option<File>, FabricError> {
-    let (path, lock) = open_lock(directory.join(format!("{host}.lock")))?;
+    lock_alone(directory.join(format!("{host}.lock")), limit)
+}
+
+/// Holds the lock of the log of faults, to which one process at a time writes; `None` if another process holds it for all of `limit`
+///
+/// # Errors
+///
+/// [`FabricError::Io`] with the path of the lock if the system refuses it.
+pub(super) fn lock_faults(directory: &Path, limit: Duration) -> Result<Option<File>, FabricError> {
+    lock_alone(directory.join("faults.lock"), limit)
+}
+
+fn lock_alone(path: PathBuf, limit: Duration) -> Result<Option<File>, FabricError> {
+    let (path, lock) = open_lock(path)?;
+    let is_mine = is_locked_within(&path, limit, || lock.try_lock())?;
+    Ok(is_mine.then_some(lock))
+}
+
+/// Whether `try_lock` takes the lock of `path` within `limit`
+///
+/// # Errors
+///
+/// [`FabricError::Io`] with the path if the system refuses it.
+pub(super) fn is_locked_within(
+    path: &Path,
+    limit: Duration,
+    try_lock: impl Fn() -> Result<(), TryLockError>,
+) -> Result<bool, FabricError> {
     let deadline = clock::now_ns() + limit.as_nanos() as u64;
-    while !is_locked(&path, lock.try_lock())? {
+    while !is_locked(path, try_lock())? {
         if clock::now_ns() >= deadline {
-            return Ok(None);
+            return Ok(false);
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    Ok(Some(lock))
+    Ok(true)
 }
 
 fn open_lock(path: PathBuf) -> Result<(PathBuf, File), FabricError> {

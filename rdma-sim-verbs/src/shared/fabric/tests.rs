@@ -54,23 +54,18 @@ fn a_process_that_waits_for_a_killed_maker_makes_the_fabric() {
     let file = open_file(&directory.join(MEMORY), true).unwrap();
     file.lock().unwrap();
     file.set_len(100_000).unwrap();
+    let error = SharedFabric::enter_within(&name, Some(&settings), Duration::ZERO).map(drop).unwrap_err();
+    assert!(
+        matches!(error, FabricError::Locked { .. }) && error.to_string().contains("its memory"),
+        "{error}"
+    );
     std::thread::scope(|scope| {
         let made = scope.spawn(|| SharedFabric::create(&name, &settings).map(drop));
-        while !made.is_finished() && waiters(&file) == 0 {
-            std::thread::yield_now();
-        }
+        // Long enough for the other thread to find the lock held, as a rule.
+        std::thread::sleep(Duration::from_millis(5));
         drop(file);
         made.join().unwrap().unwrap();
     });
-}
-
-/// How many processes or threads wait for the lock of a file, as far as the system says
-fn waiters(file: &File) -> usize {
-    let inode = format!(":{} ", file.metadata().unwrap().ino());
-    match fs::read_to_string("/proc/locks") {
-        Ok(locks) => locks.lines().filter(|line| line.contains("->") && line.contains(&inode)).count(),
-        Err(_) => 1,
-    }
 }
 
 #[test]
@@ -162,8 +157,20 @@ fn a_host_whose_lock_another_process_keeps_is_an_error_that_names_it() {
     let error = fabric.claim_within(1, Duration::ZERO).map(|claim| claim.process).unwrap_err();
     assert!(matches!(error, FabricError::Locked { .. }), "{error}");
     let error = error.to_string();
-    assert!(error.contains("host \"b\"") && error.contains(fabric.name()), "{error}");
+    assert!(error.contains("the lock of host \"b\"") && error.contains(fabric.name()), "{error}");
     assert_eq!(fabric.claim_within(0, Duration::ZERO).unwrap().process, FIRST, "another host is free");
     drop(other);
     assert_eq!(fabric.claim(1).unwrap().process, ProcessName { host: 1, number: 0 });
+}
+
+/// Regression: a process waited without end for one that hung while it wrote a fault.
+#[test]
+fn a_log_of_faults_that_another_process_keeps_locked_is_an_error_that_names_it() {
+    let fabric = SharedFabric::create(&name("faults"), &settings()).unwrap();
+    let other = files::lock_faults(fabric.directory(), Duration::ZERO).unwrap().unwrap();
+    let error = fabric.log_fault("at 1ms b pause", None, Duration::ZERO).unwrap_err();
+    assert!(matches!(error, FabricError::Locked { .. }), "{error}");
+    assert!(error.to_string().contains("its log of faults"), "{error}");
+    drop(other);
+    fabric.add_fault("at 1ms b pause").unwrap();
 }
