@@ -69,17 +69,22 @@ impl Host {
         if self.ended.is_none() {
             return false;
         }
-        // The system does not reuse the number of a group while one of its processes exists.
-        if !self.is_there() {
-            self.has_group = false;
-            self.guard = None;
-        }
+        self.is_there();
         true
     }
 
-    /// Whether a process of the group exists
-    pub(super) fn is_there(&self) -> bool {
-        self.has_group && signal_group(self.pid(), 0)
+    /// Whether a process of the group exists; reaps orphans of the group that have ended
+    pub(super) fn is_there(&mut self) -> bool {
+        // Before its end, the program would lose its exit status.
+        if self.has_group && self.ended.is_some() {
+            reap_group(self.pid());
+            // The system does not reuse the number of a group while one of its processes exists.
+            if !signal_group(self.pid(), 0) {
+                self.has_group = false;
+                self.guard = None;
+            }
+        }
+        self.has_group
     }
 
     /// Sends a signal to the process group
@@ -137,6 +142,14 @@ fn signal_group(group: u32, signal: i32) -> bool {
     let Ok(group) = i32::try_from(group) else { return false };
     // SAFETY: the call has no preconditions; it fails if the group does not exist.
     unsafe { libc::kill(-group, signal) == 0 }
+}
+
+/// Reaps the children of this process in a group that have ended
+#[allow(unsafe_code, reason = "no safe interface waits for a process group")]
+fn reap_group(group: u32) {
+    let Ok(group) = i32::try_from(group) else { return };
+    // SAFETY: no status is written.
+    while unsafe { libc::waitpid(-group, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
 }
 
 /// A shell that kills a process group if the tool is killed

@@ -96,7 +96,7 @@ impl<'a, 'f> Watch<'a, 'f> {
             }
             let is_complete = hosts.len() == count || self.stage > Stage::Running;
             let have_ended = hosts.iter().all(|host| host.ended.is_some());
-            if is_complete && have_ended && !hosts.iter().any(Host::is_there) {
+            if is_complete && have_ended && !hosts.iter_mut().any(Host::is_there) {
                 break;
             }
             self.advance(hosts, is_complete && have_ended);

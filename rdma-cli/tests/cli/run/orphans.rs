@@ -33,3 +33,23 @@ fn jobs_of_a_script_do_not_end_with_the_run() {
     let job = stdout(&output).lines().next().unwrap().to_owned();
     assert!(program("kill").arg(&job).status().unwrap().success(), "{job} has ended");
 }
+
+/// Catches orphans that have ended and are not reaped: their process group would exist until the grace period is over.
+#[test]
+fn a_run_does_not_wait_for_orphans_that_have_ended() {
+    // The child outlives its parent, and ends by itself or by the SIGTERM of the run.
+    let mut run = Run::new(["--grace", "1h", "--hosts", "2", "--", "sh", "-c", "sleep 0.2 & exit 0"]);
+    let mut child = run.start();
+    eventually(|| child.has_ended());
+    assert_code(&child.finish(), 0);
+    run.assert_nothing_is_left();
+
+    let mut run = Run::new(["--grace", "1h", "--hosts", "2", "--", "sh", "-c", "sleep 300; true"]);
+    let mut child = run.start();
+    // Of each host: the shell and its sleep.
+    eventually(|| run.processes().len() >= 4);
+    child.signal(libc::SIGTERM);
+    eventually(|| child.has_ended());
+    assert_code(&child.finish(), 143);
+    run.assert_nothing_is_left();
+}
