@@ -8,6 +8,8 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use serde::Serialize;
 
+use crate::signals::end_on_signals_again;
+
 /// Output format
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Output {
@@ -124,7 +126,10 @@ pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
 }
 
 /// Copies all of `bytes` to standard output, and returns whether they are read to their end
+///
+/// A signal ends the program meanwhile: the reader may be slow.
 pub(crate) fn print_all(bytes: &mut impl io::Read) -> anyhow::Result<bool> {
+    end_on_signals_again()?;
     let mut out = io::stdout().lock();
     written(io::copy(bytes, &mut out).and_then(|_| out.flush()), "standard output")
 }

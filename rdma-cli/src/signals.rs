@@ -6,19 +6,21 @@ use std::io;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// Actions of [`end_on_signals`]
 static ENDS: Mutex<Vec<SigId>> = Mutex::new(Vec::new());
+/// What the command [listens](Interrupt::listen) to, once it does
+static LISTENING: Mutex<Option<Interrupt>> = Mutex::new(None);
 
 /// Ends the program at once when the user asks for it, with the message and the exit code of [`Interrupted`], until a command
 /// [listens](Interrupt::listen) itself
 pub(crate) fn end_on_signals() -> io::Result<()> {
     let message = end_message();
-    let mut ends = ENDS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut ends = lock(&ENDS);
     for signal in SIGNALS.into_iter().filter(|signal| !is_ignored(*signal)) {
         let message = message.clone();
         let end = move || {
@@ -30,6 +32,22 @@ pub(crate) fn end_on_signals() -> io::Result<()> {
         ends.push(unsafe { signal_hook::low_level::register(signal, end) }?);
     }
     Ok(())
+}
+
+/// Ends the program at once by the next signal, or by one that has come already, although the command [listens](Interrupt::listen)
+///
+/// For work that may wait for long, and leaves nothing behind.
+pub(crate) fn end_on_signals_again() -> io::Result<()> {
+    let Some(interrupt) = lock(&LISTENING).take() else { return Ok(()) };
+    end_on_signals()?;
+    if let Some(signal) = interrupt.signal() {
+        end(signal, &end_message());
+    }
+    Ok(())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Does work that leaves a temporary file behind if the program ends meanwhile: a signal of [`end_on_signals`] ends it afterwards
@@ -121,10 +139,12 @@ impl Interrupt {
             signal_hook::flag::register_usize(signal, Arc::clone(&number), signal as usize)?;
             signal_hook::flag::register(signal, Arc::clone(&flag))?;
         }
-        for end in ENDS.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for end in lock(&ENDS).drain(..) {
             signal_hook::low_level::unregister(end);
         }
-        Ok(Self { flag, signal: number })
+        let listening = Self { flag, signal: number };
+        *lock(&LISTENING) = Some(listening.clone());
+        Ok(listening)
     }
 
     /// Whether the program was asked to stop

@@ -1,7 +1,7 @@
 //! `tb5 copy` from standard input and to standard output
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -146,6 +146,25 @@ fn a_signal_ends_the_wait_for_standard_input() {
         eventually(|| running.try_wait().unwrap().is_some());
         assert_failed(&running.finish(), 128 + signal, &["tb5: interrupted\n"]);
         assert_eq!(folder.entries(), [""; 0]);
+    }
+}
+
+/// Catches a first signal without effect while the reader of the copy is slow.
+#[test]
+fn a_signal_ends_the_wait_for_the_reader_of_standard_output() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // More than fits into a pipe.
+        let (folder, temporary) = (with_source(&noise(LEN, 9)), Folder::new());
+        let mut command = copy(&temporary);
+        command.arg(folder.path("source")).arg("-").stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = Running::start(&mut command);
+        let mut pipe = running.stdout.take().unwrap();
+        // The first byte arrives when the copy is verified.
+        pipe.read_exact(&mut [0]).unwrap();
+        running.signal(signal);
+        eventually(|| running.try_wait().unwrap().is_some());
+        assert_failed(&running.finish(), 128 + signal, &["tb5: interrupted\n"]);
+        assert_eq!(temporary.entries(), [""; 0]);
     }
 }
 
