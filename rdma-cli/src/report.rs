@@ -152,16 +152,22 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "tb5: {}", plain(text));
 }
 
-/// Prints an error and its sources to standard error, without control characters but for the ends of lines
-pub(crate) fn error(error: &anyhow::Error) {
-    let mut text = format!("tb5: {error}");
+/// An error and its sources; a source whose text is a part of what stands before is left out
+///
+/// The form `{error:#}` repeats the text of a source that an error includes in its own.
+pub(crate) fn with_sources(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
     for source in error.chain().skip(1).map(ToString::to_string) {
-        // An error may repeat the text of its source.
         if !text.contains(&source) {
             text = format!("{text}: {source}");
         }
     }
-    let text: Vec<_> = text.lines().map(plain).collect();
+    text
+}
+
+/// Prints an error and its sources to standard error, without control characters but for the ends of lines
+pub(crate) fn error(error: &anyhow::Error) {
+    let text: Vec<_> = format!("tb5: {}", with_sources(error)).lines().map(plain).collect();
     // There is no other place to report a failed write to standard error.
     let _ = writeln!(io::stderr(), "{}", text.join("\n"));
 }
@@ -211,5 +217,27 @@ pub(crate) fn duration(ns: u64) -> String {
     match ns {
         0..1_000_000 => micros(ns),
         _ => format!("{}.{:03} ms", ns / 1_000_000, ns / 1000 % 1000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a text that is repeated, and a source that is lost.
+    #[test]
+    fn a_source_is_said_once() {
+        let error = |texts: &[&'static str]| {
+            let [first, others @ ..] = texts else { panic!("no text") };
+            with_sources(&others.iter().fold(anyhow::anyhow!(*first), |error, text| error.context(*text)))
+        };
+        assert_eq!(error(&["no space"]), "no space");
+        assert_eq!(error(&["no space", "x: cannot be written"]), "x: cannot be written: no space");
+        assert_eq!(error(&["no space", "no space"]), "no space");
+        assert_eq!(
+            error(&["no space", "it failed: no space", "x: incomplete (it failed: no space)"]),
+            "x: incomplete (it failed: no space)"
+        );
+        assert_eq!(error(&["no space", "x: it failed (no space)", "host"]), "host: x: it failed (no space)");
     }
 }

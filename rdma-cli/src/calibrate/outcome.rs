@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, is_standard, shown};
 use crate::file::{require_writable, write_all};
-use crate::report::{Output, SIMULATOR, plain};
+use crate::report::{Output, SIMULATOR, plain, with_sources};
 
 #[derive(Debug, Serialize)]
 struct Outcome {
@@ -71,7 +71,8 @@ impl Files {
 /// The failure to write a good profile, which is not lost by that
 fn unwritten(error: &anyhow::Error, profile: &str) -> anyhow::Error {
     anyhow!(
-        "{error:#}; the calibration has succeeded, and its profile follows: keep it in another file\n\n{profile}"
+        "{}; the calibration has succeeded, and its profile follows: keep it in another file\n\n{profile}",
+        with_sources(error)
     )
 }
 

@@ -21,6 +21,7 @@ use super::words::remedy;
 use crate::failure::at;
 use crate::file::Replacement;
 use crate::mac;
+use crate::report::with_sources;
 use crate::signals::{Interrupt, Interrupted};
 
 /// How long a copy waits for data.
@@ -72,7 +73,7 @@ impl Transfer {
         let (sent, received) = match copied {
             Err(error) if error.is::<Stalled>() || error.is::<Interrupted>() => {
                 let remedy = remedy(incomplete.take().map_or(Ok(None), Replacement::keep));
-                let why = format!("the copy is not complete ({error:#}); {remedy}");
+                let why = format!("the copy is not complete ({}); {remedy}", with_sources(&error));
                 return Err(error.context(at(&path, why)));
             }
             copied => copied?,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::receive::Received;
-use crate::report::{bytes, plain};
+use crate::report::{bytes, plain, with_sources};
 
 /// How much was copied
 pub(super) fn size(received: &Received) -> String {
@@ -33,7 +33,7 @@ pub(super) fn remedy(kept: Result<Option<PathBuf>>) -> String {
             format!("what has arrived is in {}: copy again to continue", plain(&rest.display().to_string()))
         }
         Ok(None) => "copy again".to_owned(),
-        Err(error) => format!("copy again: {}", plain(&format!("{error:#}"))),
+        Err(error) => format!("copy again: {}", plain(&with_sources(&error))),
     }
 }
 

@@ -13,7 +13,7 @@ use super::carriers::Carriers;
 use super::limits::{CHECK_INTERVAL, PATIENCE};
 use super::listen::canonical;
 use super::reset_code::reset_code;
-use crate::report::note;
+use crate::report::{note, with_sources};
 
 /// Connections that have not become a session; for a further one, the oldest is dropped.
 const MAX_ATTEMPTS: usize = 16;
@@ -76,7 +76,7 @@ impl<'a, T: 'a> Acceptor<'a, T> {
                         }
                         // The connection is gone already, or too many files are open.
                         Err(error) => {
-                            note(&format!("{error:#}"));
+                            note(&with_sources(&error));
                             sleep(CHECK_INTERVAL).await;
                         }
                     }
@@ -85,7 +85,7 @@ impl<'a, T: 'a> Acceptor<'a, T> {
                     drop(self.attempts.remove(index));
                     match admitted {
                         Ok(accepted) => return accepted,
-                        Err(Refused { peer, error }) => note(&format!("{peer}: {error:#}")),
+                        Err(Refused { peer, error }) => note(&format!("{peer}: {}", with_sources(&error))),
                     }
                 }
             }

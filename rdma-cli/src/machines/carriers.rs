@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use crate::args::Carrier;
 use crate::recorded;
-use crate::report::repairs;
+use crate::report::{repairs, with_sources};
 
 /// How often it is looked whether a session has all kinds of paths, before it is used with those that it has.
 const LOOKS: u32 = 30;
@@ -83,7 +83,7 @@ impl Carriers {
             Carrier::Tcp => (Vec::new(), "as --carrier says".to_owned()),
             Carrier::Auto | Carrier::Rdma => match active_devices() {
                 Ok(devices) => (devices, String::new()),
-                Err(error) => (Vec::new(), format!("{error:#}")),
+                Err(error) => (Vec::new(), with_sources(&error)),
             },
         };
         if rdma.is_empty() && !uses_tcp {

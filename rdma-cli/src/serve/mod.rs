@@ -21,7 +21,7 @@ use crate::machines::{
     key_options, listen, runtime, unless_interrupted, with_memory_for,
 };
 use crate::measure::{FOREIGN, MAX_MESSAGE, Measurement};
-use crate::report::{Output, Wall, note};
+use crate::report::{Output, Wall, note, with_sources};
 use crate::signals::{Interrupt, Interrupted};
 
 /// Of the longest messages, how many there is memory for; for each peer
@@ -129,7 +129,7 @@ fn report_failure(peer: SocketAddr, done: Result<()>) {
     let Err(error) = done else { return };
     // After Ctrl-C, only what is kept of a copy is news.
     if !error.is::<Interrupted>() || error.chain().count() > 1 {
-        note(&format!("{peer}: {error:#}"));
+        note(&format!("{peer}: {}", with_sources(&error)));
     }
 }
 

@@ -1,11 +1,12 @@
 //! What one side of two machines says of the other one: why it cannot go on, and by which address it is reached
 
 use std::fs;
-use std::net::{Ipv6Addr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::process::Stdio;
 
-use crate::copy::with_source;
+use crate::copy::{under_way, with_source};
 use crate::machines::Listener;
-use crate::support::{Folder, assert_code, assert_failed, stdout, tool};
+use crate::support::{Folder, Running, assert_code, assert_failed, eventually, stderr, stdout, tool};
 
 /// Catches a listener for IPv4 alone, and peers that are named by addresses in the form of IPv6.
 #[test]
@@ -50,4 +51,30 @@ fn the_sender_is_told_why_a_copy_cannot_be_written() {
     }
     assert_eq!(root.entries(), ["directory"]);
     assert_eq!(fs::read_dir(root.path("directory/source")).unwrap().count(), 0);
+}
+
+/// Catches a reason that one line says several times, because an error says the text of its source.
+#[test]
+fn a_line_says_each_reason_once() {
+    let (folder, root) = (Folder::new(), Folder::new());
+    fs::File::create(folder.path("source")).unwrap().set_len(1 << 40).unwrap();
+    let into = root.path("");
+    let server = Listener::serve(&["--into", into.to_str().unwrap()]);
+    drop(TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).unwrap());
+    let mut command = tool();
+    command.args(server.send(&[])).arg(folder.path("source")).arg("127.0.0.1:copy");
+    let sender = Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
+    under_way(&root);
+    sender.signal(libc::SIGKILL);
+    drop(sender.finish());
+    eventually(|| root.entries() == [".copy.tb5-partial"]);
+    server.running.signal(libc::SIGTERM);
+    let served = server.running.finish();
+    assert_code(&served, 0);
+    let said = stderr(&served);
+    for reason in ["nothing arrived from it for", "unexpected end of file"] {
+        let lines: Vec<_> = said.lines().filter(|line| line.contains(reason)).collect();
+        assert_eq!(lines.len(), 1, "{reason}: {said}");
+        assert_eq!(lines[0].matches(reason).count(), 1, "{said}");
+    }
 }

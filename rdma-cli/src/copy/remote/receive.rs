@@ -13,7 +13,7 @@ use crate::copy::words::{NOT_KEPT, earlier, remedy, size};
 use crate::file::Replacement;
 use crate::machines::{Accepted, Carried, end_session, explain, lacks_room, unless_interrupted};
 use crate::progress;
-use crate::report::{Output, Wall, plain};
+use crate::report::{Output, Wall, plain, with_sources};
 use crate::signals::Interrupt;
 
 /// A copy that a peer asks for, and that can be made
@@ -70,7 +70,8 @@ pub(crate) async fn receive(
             rest => remedy(rest.map_or(Ok(None), Replacement::keep)),
         };
         let error = explain(error);
-        let what = format!("{}: the copy is not complete ({error:#}); {remedy}", shown(&place));
+        let why = with_sources(&error);
+        let what = format!("{}: the copy is not complete ({why}); {remedy}", shown(&place));
         error.context(what)
     })?;
     let goodput = (received.bytes - received.resumed) as f64 / wall_seconds;

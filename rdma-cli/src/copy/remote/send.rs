@@ -17,7 +17,7 @@ use crate::copy::words::NOT_KEPT;
 use crate::failure::shown;
 use crate::machines::{Peer, RemotePath, lacks_room, require_below};
 use crate::progress;
-use crate::report::{Output, Wall, bytes, note};
+use crate::report::{Output, Wall, bytes, note, with_sources};
 use crate::signals::Interrupt;
 
 /// How often it is looked whether half of a copy is sent.
@@ -43,16 +43,15 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
     let len = sending.sources.len();
     let sent = sending.send_to(peer, &progress, |carrier| output.announce_carrier(carrier));
     let report = sent.map_err(|error| {
+        let why = with_sources(&error);
         let what = match progress.position() {
             0 => return error,
-            _ if lacks_room(&error) => format!("the copy is not complete ({error:#}); {NOT_KEPT}"),
+            _ if lacks_room(&error) => format!("the copy is not complete ({why}); {NOT_KEPT}"),
             sent if sent < len => {
-                format!(
-                    "the copy is not complete ({error:#}); copy again, and what was kept is not sent again"
-                )
+                format!("the copy is not complete ({why}); copy again, and what was kept is not sent again")
             }
             // The other side may have it.
-            _ => format!("the copy is not confirmed ({error:#}); copy again to be sure"),
+            _ => format!("the copy is not confirmed ({why}); copy again to be sure"),
         };
         error.context(what)
     })?;

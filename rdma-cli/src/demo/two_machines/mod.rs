@@ -21,7 +21,7 @@ use crate::devices;
 use crate::file::{require_writable, reserve_standard_output, write_all};
 use crate::machines::{Carried, Host, Peer};
 use crate::measure::{MAX_ELEMENTS, MAX_MESSAGE, Pair, RemoteBw, RemotePing, measure_bw, measure_ping};
-use crate::report::{Output, Wall, note};
+use crate::report::{Output, Wall, note, with_sources};
 use crate::signals::{Interrupt, Interrupted};
 use crate::sizes::Sizes;
 use crate::{progress, recorded};
@@ -126,7 +126,7 @@ fn over_tcp(peer: Peer<'_>, sizes: Sizes, steps: &ProgressBar) -> Result<Option<
         .and_then(|ping| Ok((ping, measure_bw(peer, sizes, IN_FLIGHT, &hidden, |_| Ok(()))?)));
     match measured {
         Err(error) if !error.is::<Interrupted>() => {
-            steps.suspend(|| note(&format!("TCP was not measured: {error:#}")));
+            steps.suspend(|| note(&format!("TCP was not measured: {}", with_sources(&error))));
             Ok(None)
         }
         measured => measured.map(Some),
