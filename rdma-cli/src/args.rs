@@ -124,7 +124,8 @@ pub(crate) enum Command {
         after_help = "Faults show how a copy goes on: --fault 'at 2ms a:rdma_en2 unplug; at 8ms a:rdma_en2 replug' pulls the cable after \
                       2 ms, and plugs it in again. rdma-sim/MODEL.md lists the faults of ports. A copy fails when nothing has arrived for 10 s after the last fault; all times are virtual.\n\n\
                       With -r, what is in SRC is put into DST, which is created if it does not exist: files, directories and symbolic \
-                      links, with their modes. Nothing is written through a symbolic link in DST.\n\n\
+                      links, with their modes. A directory that its owner may not write, in SRC and in DST, is writable until the copy ends, \
+                      also when it is interrupted. Nothing is written through a symbolic link in DST.\n\n\
                       Between two machines: tb5 copy --listen DIR on the one that receives, then tb5 copy SRC HOST:NAME on the other \
                       one, which puts the copy into DIR under that name; HOST: keeps the name of a file, and with -r puts what is in SRC into DIR. Bytes go over all cables with \
                       RDMA between the machines, and over TCP while there is none. Without --key, every machine that reaches the \
@@ -134,7 +135,7 @@ pub(crate) enum Command {
                       output, which gets the copy when it is verified; the report goes to standard error then. ./- is a file.\n\n\
                       A copy that is interrupted leaves .NAME.tb5-partial beside the destination NAME. The next copy continues it, if \
                       the source begins with the same bytes, and else starts anew; with -r, it does not copy equal files again. A copy \
-                      that is killed (SIGKILL) leaves .tb5-*.part, which is not continued: remove it.\n\n\
+                      that is killed (SIGKILL) leaves .tb5-*.part, which is not continued: remove it; directories stay writable.\n\n\
                       Examples: tb5 copy model.bin copy.bin; tb5 copy -r IN OUT --cables 2 --fault 'at 2ms a:rdma_en3 unplug'; tb5 copy model.bin \
                       mini:; tar c IN | tb5 copy - mini:in.tar.\n\n\
                       Exit codes: 0 done, 1 failed, 2 usage, 130 after Ctrl-C."

@@ -8,7 +8,6 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::entry::Entry;
 use super::send::Sources;
-use super::tree;
 use crate::failure::{at, is_standard};
 use crate::file::{Replacement, without_path};
 
@@ -21,13 +20,13 @@ pub(crate) enum Destination {
 /// A directory that is written
 pub(crate) struct Folder {
     root: PathBuf,
-    /// New directories, and the rights that they get when everything is in them.
-    created: Vec<(PathBuf, u32)>,
+    /// Directories that their owner may write during the copy only, and the modes that they get at its end.
+    unlocked: Vec<(PathBuf, u32)>,
 }
 
 impl Destination {
     pub(crate) fn folder(root: &Path) -> Self {
-        Self::Directory(Folder { root: root.to_owned(), created: Vec::new() })
+        Self::Directory(Folder { root: root.to_owned(), unlocked: Vec::new() })
     }
 
     /// The file for `entry`
@@ -59,7 +58,9 @@ impl Destination {
         }
     }
 
-    /// Creates the directory `entry`, unless it is there
+    /// Creates the directory `entry`, unless it is there, so that its owner may write it until the end of the copy
+    ///
+    /// One that is there is made writable only if it is as locked as its source: an earlier copy may have left it so.
     pub(crate) fn directory(&mut self, entry: &Entry) -> Result<()> {
         let folder = self.as_folder()?;
         let path = if entry.path.as_os_str().is_empty() {
@@ -73,15 +74,18 @@ impl Destination {
                 // What was named may be a link to a directory.
                 let found =
                     if path == folder.root { fs::metadata(&path) } else { fs::symlink_metadata(&path) };
-                ensure!(
-                    found.is_ok_and(|found| found.is_dir()),
-                    at(&path, "is not a directory: remove it first")
-                );
+                let found = found.ok().filter(fs::Metadata::is_dir);
+                let mode = mode(&found.with_context(|| at(&path, "is not a directory: remove it first"))?);
+                let is_locked = mode & 0o300 != 0o300 && mode & 0o700 == entry.mode & 0o700;
+                // It fails for a directory of another user, in which no file can be created.
+                if is_locked && set_mode(&path, mode | 0o700).is_ok() {
+                    folder.unlocked.push((path, mode));
+                }
             }
             done => {
                 done.with_context(created)?;
-                let mode = tree::mode(&fs::metadata(&path).with_context(created)?);
-                folder.created.push((path, mode & (entry.mode | 0o077)));
+                let mode = mode(&fs::metadata(&path).with_context(created)?);
+                folder.unlocked.push((path, mode & (entry.mode | 0o7077)));
             }
         }
         Ok(())
@@ -96,10 +100,10 @@ impl Destination {
         persisted.map_err(without_path).with_context(|| at(&path, "the link cannot be created"))
     }
 
-    /// Gives new directories their rights
+    /// Gives directories their modes, those in others first
     pub(crate) fn finish(&mut self) -> Result<()> {
         let Self::Directory(folder) = self else { return Ok(()) };
-        for (path, mode) in folder.created.drain(..).rev() {
+        while let Some((path, mode)) = folder.unlocked.pop() {
             set_mode(&path, mode).with_context(|| at(&path, "its mode cannot be set"))?;
         }
         Ok(())
@@ -122,6 +126,16 @@ impl Folder {
             ensure!(is_directory, at(&path, "is not a directory: remove it first"));
         }
         Ok(self.root.join(name))
+    }
+}
+
+impl Drop for Folder {
+    /// Gives directories their modes at the end of a copy that is not complete
+    fn drop(&mut self) {
+        for (path, mode) in self.unlocked.drain(..).rev() {
+            // The failure of the copy is reported.
+            let _ = set_mode(&path, mode);
+        }
     }
 }
 
@@ -176,6 +190,10 @@ fn create(path: &Path, mode: u32) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     // Its owner writes into it, whatever the mode.
     fs::DirBuilder::new().mode(mode | 0o700).create(path)
+}
+
+fn mode(found: &fs::Metadata) -> u32 {
+    std::os::unix::fs::MetadataExt::mode(found) & 0o7777
 }
 
 fn set_mode(path: &Path, mode: u32) -> io::Result<()> {

@@ -32,7 +32,8 @@ pub(crate) struct Received {
 
 pub(super) struct Receiver<'a, D: Device> {
     session: &'a Session<D>,
-    destination: Destination,
+    /// Outside, so that a file in a directory can be kept before the directory gets its mode.
+    destination: &'a mut Destination,
     progress: &'a ProgressBar,
     interrupt: &'a Interrupt,
     /// The file that is being written: outside, so that it can be kept when the copy is stopped.
@@ -52,7 +53,7 @@ struct Present {
 impl<'a, D: Device> Receiver<'a, D> {
     pub(super) fn new(
         session: &'a Session<D>,
-        destination: Destination,
+        destination: &'a mut Destination,
         progress: &'a ProgressBar,
         interrupt: &'a Interrupt,
         incomplete: &'a RefCell<Option<Replacement>>,

@@ -56,11 +56,11 @@ impl Transfer {
         // A session gets half of the receive memory.
         let options =
             NodeOptions::new().max_peers(1).max_message(PIECE).send_memory(memory).receive_memory(2 * memory);
-        let Self { sources, destination, path, progress, interrupt, cables, last_fault } = self;
+        let Self { sources, mut destination, path, progress, interrupt, cables, last_fault } = self;
         let [a, b] = mac::connect(net, &options, cables).await?;
         let start = net.now();
         let incomplete = RefCell::new(None);
-        let receiver = Receiver::new(&b, destination, &progress, &interrupt, &incomplete);
+        let receiver = Receiver::new(&b, &mut destination, &progress, &interrupt, &incomplete);
         // The receiver shows how far the copy is.
         let unseen = ProgressBar::hidden();
         let copied = {

@@ -230,7 +230,7 @@ fn source_and_destination_must_differ() {
 }
 
 /// The tool as an unprivileged user: root may read and write everything
-fn unprivileged(folder: &Folder) -> Command {
+pub(crate) fn unprivileged(folder: &Folder) -> Command {
     set_mode(folder.path(""), 0o755);
     let tool = folder.path("tb5");
     // By a process of its own: a child of another test would keep the file open for writing, and it could not be run.

@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::copy::{noise, with_source};
+use crate::copy::{mode, noise, set_mode, with_source};
 use crate::support::{
     Folder, Running, assert_code, assert_failed, eventually, json, keys, stderr, stdout, tool,
 };
@@ -216,6 +216,44 @@ fn an_interrupted_copy_between_machines_is_continued() {
         assert_eq!(fs::metadata(root.path("copy")).unwrap().len(), len);
         assert_eq!(root.entries(), ["copy"]);
     }
+}
+
+/// Regression: directories kept the write permission that they have while they are written.
+#[test]
+fn directories_have_their_modes_after_an_interrupted_copy_between_machines() {
+    let (folder, root) = (Folder::new(), Folder::new());
+    folder.directory("source");
+    folder.directory("source/locked");
+    fs::File::create(folder.path("source/locked/file")).unwrap().set_len(1 << 30).unwrap();
+    set_mode(folder.path("source/locked"), 0o555);
+    let start = |listener: &Listener| {
+        let mut command = tool();
+        command.args(listener.send(&["-r"])).arg(folder.path("source")).arg("127.0.0.1:copy");
+        Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
+    };
+    let listener = Listener::start(&root.path(""), &[]);
+    let sender = start(&listener);
+    let arrived = || {
+        let names = fs::read_dir(root.path("copy/locked")).into_iter().flatten().flatten();
+        names.filter_map(|entry| entry.metadata().ok()).map(|found| found.len()).sum::<u64>()
+    };
+    eventually(|| arrived() > 8 << 20);
+    listener.running.signal(libc::SIGTERM);
+    assert_code(&listener.running.finish(), 143);
+    assert_code(&sender.finish(), 1);
+    assert!(root.path("copy/locked/.file.tb5-partial").exists());
+    assert_eq!(mode(root.path("copy/locked")), 0o555);
+
+    fs::File::options()
+        .write(true)
+        .open(folder.path("source/locked/file"))
+        .unwrap()
+        .set_len(64 << 20)
+        .unwrap();
+    let listener = Listener::start(&root.path(""), &[]);
+    assert_code(&start(&listener).finish(), 0);
+    assert_code(&listener.running.finish(), 0);
+    assert_eq!(mode(root.path("copy/locked")), 0o555);
 }
 
 /// Catches a server that answers one peer, or one after another, and one that ends with a peer that fails.

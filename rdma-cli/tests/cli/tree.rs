@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use crate::copy::{mode, noise, set_mode};
+use crate::copy::{mode, noise, set_mode, unprivileged};
 use crate::support::{Folder, assert_code, assert_failed, assert_refused, json, stdout};
 
 /// A folder with a directory called `source`, with everything that can be copied
@@ -91,6 +91,54 @@ fn an_interrupted_copy_of_a_directory_is_continued() {
     let resumed = report["resumed_bytes"].as_u64().unwrap();
     assert!(resumed > 2 << 20 && resumed < 4 << 20, "{resumed}");
     assert!(listed(&from) == listed(&to));
+}
+
+/// Regression: directories kept the write permission that they have while they are written, and the next copy left it so.
+///
+/// Catches a mode that prevents the continuation, too: the tool runs without the privileges of root.
+#[test]
+fn directories_have_their_modes_after_an_interrupted_copy_and_after_the_next_one() {
+    let folder = Folder::new();
+    for directory in ["source", "source/1", "source/2"] {
+        folder.directory(directory);
+    }
+    for name in ["1/file", "2/file", "3"] {
+        folder.write(&format!("source/{name}"), noise(2 << 20, 8));
+    }
+    let locked = ["1", "2", ""];
+    for directory in locked {
+        set_mode(folder.path("source").join(directory), 0o555);
+    }
+    set_mode(folder.directory("inner"), 0o777);
+    let (from, to) = (folder.path("source"), folder.path("inner/copy"));
+    let copy = |options: &[&str]| {
+        let output = unprivileged(&folder).args(["copy", "-r"]).args(options).args([&from, &to]).output();
+        // No other user can remove what is in a locked directory.
+        output.unwrap()
+    };
+    assert_failed(
+        &copy(&["--fault", "at 400us a:rdma_en2 unplug"]),
+        1,
+        &["copy/2/.file.tb5-partial: copy again to continue"],
+    );
+    for directory in locked {
+        assert_eq!(mode(to.join(directory)), 0o555, "{directory}");
+    }
+    for _ in 0..2 {
+        assert_code(&copy(&[]), 0);
+        assert!(listed(&from) == listed(&to));
+    }
+
+    // What the user has locked stays so.
+    set_mode(folder.path("source/2"), 0o755);
+    fs::remove_file(from.join("2/file")).unwrap();
+    folder.write("source/2/file", b"another");
+    assert_refused(&copy(&[]), &to.join("2/file"), "cannot be written: Permission denied");
+    assert_eq!(mode(to.join("2")), 0o555);
+    for directory in locked {
+        set_mode(from.join(directory), 0o755);
+        set_mode(to.join(directory), 0o755);
+    }
 }
 
 #[test]

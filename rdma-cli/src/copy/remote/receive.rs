@@ -51,13 +51,13 @@ pub(crate) async fn receive(
     output: Output,
 ) -> Result<()> {
     let Accepted { node, session, peer, request } = accepted;
-    let Incoming { bytes, place, destination } = request;
+    let Incoming { bytes, place, mut destination } = request;
     output.announce(&format!("{peer} copies to {}", shown(&place)))?;
     output.announce_carrier(carrier)?;
     let progress = progress::bytes(bytes);
     let wall = Wall::start();
     let incomplete = RefCell::new(None);
-    let receiver = Receiver::new(&session, destination, &progress, interrupt, &incomplete);
+    let receiver = Receiver::new(&session, &mut destination, &progress, interrupt, &incomplete);
     let done = unless_interrupted(interrupt, receiver.receive()).await;
     let wall_seconds = wall.seconds();
     let carried = Carried::over(&session);
