@@ -26,6 +26,11 @@ impl Failure {
     }
 }
 
+/// A failure of a file of this machine, in a command that has a peer: its message does not name the peer
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(crate) struct OwnFile(#[from] anyhow::Error);
+
 /// How messages call the file at `path`, where `-` is standard input
 pub(crate) fn shown(path: &Path) -> Display<'_> {
     named(path, "standard input")

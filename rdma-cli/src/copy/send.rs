@@ -1,5 +1,6 @@
 //! The side that reads
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
@@ -12,7 +13,7 @@ use super::digest::Digest;
 use super::entry::{END, Entry, Kind};
 use super::source::Source;
 use super::tree;
-use crate::failure::{at, is_standard};
+use crate::failure::{OwnFile, at, is_standard};
 use crate::progress;
 use crate::signals::Interrupt;
 
@@ -51,6 +52,15 @@ impl Sources {
             Self::Directory { entries, .. } => entries.iter().map(Entry::len).sum(),
         }
     }
+
+    /// The number of files
+    pub(crate) fn files(&self) -> u64 {
+        let is_file = |entry: &&Entry| matches!(entry.kind, Kind::File(_));
+        match self {
+            Self::File(_) => 1,
+            Self::Directory { entries, .. } => entries.iter().filter(is_file).count() as u64,
+        }
+    }
 }
 
 /// What was sent, confirmed by the receiver
@@ -68,15 +78,22 @@ pub(super) struct Sender<'a, D: Device> {
     session: &'a Session<D>,
     progress: &'a ProgressBar,
     interrupt: &'a Interrupt,
+    /// The number of files that the receiver may have: their hashes were sent. Outside, so that it is known of a copy that fails.
+    hashes: &'a Cell<u64>,
     digest: Digest,
     sent: Sent,
 }
 
 impl<'a, D: Device> Sender<'a, D> {
-    pub(super) fn new(session: &'a Session<D>, progress: &'a ProgressBar, interrupt: &'a Interrupt) -> Self {
+    pub(super) fn new(
+        session: &'a Session<D>,
+        progress: &'a ProgressBar,
+        interrupt: &'a Interrupt,
+        hashes: &'a Cell<u64>,
+    ) -> Self {
         let digest = Digest::default();
         let sent = Sent { hash: digest.hash(), bytes: 0, files: 0, directories: 0, links: 0, resumed: 0 };
-        Self { session, progress, interrupt, digest, sent }
+        Self { session, progress, interrupt, hashes, digest, sent }
     }
 
     /// Sends everything, and returns its hash once the receiver has confirmed it
@@ -89,7 +106,7 @@ impl<'a, D: Device> Sender<'a, D> {
                         Kind::Directory => self.sent.directories += 1,
                         Kind::Link(_) => self.sent.links += 1,
                         Kind::File(_) => {
-                            let source = Source::open(&root.join(&entry.path))?;
+                            let source = Source::open(&root.join(&entry.path)).map_err(OwnFile::from)?;
                             self.send_file(entry.path, source).await?;
                             continue;
                         }
@@ -121,12 +138,12 @@ impl<'a, D: Device> Sender<'a, D> {
         let pieces = stream::try_unfold((&mut source, &mut hasher), async |(source, hasher)| {
             let len = source.rest().min(PIECE as u64) as usize;
             if len == 0 {
-                source.check_end()?;
+                source.check_end().map_err(OwnFile::from)?;
                 return Ok(None);
             }
             let mut lease = session.alloc(len).await?;
             lease.resize(len, 0);
-            source.read(&mut lease)?;
+            source.read(&mut lease).map_err(OwnFile::from)?;
             hasher.update(&lease);
             progress.inc(len as u64);
             anyhow::Ok(Some((session.send(lease), (source, hasher))))
@@ -136,6 +153,7 @@ impl<'a, D: Device> Sender<'a, D> {
 
         let hash = hasher.finalize();
         self.digest.file(&hash);
+        self.hashes.update(|hashes| hashes + 1);
         session.send_bytes(hash.as_bytes()).await?;
         ensure!(*next(session).await? == *hash.as_bytes(), DIFFERS);
         Ok(())
@@ -155,12 +173,12 @@ impl<'a, D: Device> Sender<'a, D> {
         while rest > 0 {
             self.interrupt.check()?;
             let len = rest.min(PIECE as u64) as usize;
-            source.read(&mut piece[..len])?;
+            source.read(&mut piece[..len]).map_err(OwnFile::from)?;
             hasher.update(&piece[..len]);
             rest -= len as u64;
         }
         if start > 0 && *hash != *hasher.finalize().as_bytes() {
-            source.rewind()?;
+            source.rewind().map_err(OwnFile::from)?;
             (start, hasher) = (0, blake3::Hasher::new());
         }
         self.sent.resumed += start;

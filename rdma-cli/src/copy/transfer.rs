@@ -1,6 +1,6 @@
 //! A copy over the cables, from its start to its end
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
@@ -62,9 +62,10 @@ impl Transfer {
         let incomplete = RefCell::new(None);
         let receiver = Receiver::new(&b, &mut destination, &progress, &interrupt, &incomplete);
         // The receiver shows how far the copy is.
-        let unseen = ProgressBar::hidden();
+        let (unseen, hashes) = (ProgressBar::hidden(), Cell::new(0));
         let copied = {
-            let both = try_join(Sender::new(&a, &unseen, &interrupt).send(sources), receiver.receive());
+            let sender = Sender::new(&a, &unseen, &interrupt, &hashes);
+            let both = try_join(sender.send(sources), receiver.receive());
             match select(pin!(both), pin!(stalled(net, &progress, last_fault))).await {
                 Either::Left((copied, _)) => copied,
                 Either::Right(_) => Err(Stalled.into()),

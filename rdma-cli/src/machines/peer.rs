@@ -9,6 +9,7 @@ use super::host::Host;
 use super::reset_code::explain;
 use super::sides::{end_session, key_options, runtime, unless_interrupted, with_memory_for};
 use crate::args::{Carrier, Machines};
+use crate::failure::OwnFile;
 use crate::signals::{Interrupt, Interrupted};
 
 /// The machine that serves
@@ -39,9 +40,9 @@ impl Peer<'_> {
             let done = unless_interrupted(self.interrupt, work(&session)).await;
             let carried = Carried::over(&session);
             end_session(node, session, &done).await;
-            let done = done.map_err(explain).map_err(|error| match error.is::<Interrupted>() {
-                true => error,
-                false => error.context(self.host.clone()),
+            let done = done.map_err(explain).map_err(|error| match error {
+                own if own.is::<Interrupted>() || own.is::<OwnFile>() => own,
+                error => error.context(self.host.clone()),
             });
             Ok((done?, carried))
         })

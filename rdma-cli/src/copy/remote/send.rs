@@ -1,5 +1,6 @@
 //! The side that sends
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,20 +39,17 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
         command: "tb5 copy --listen DIR",
         interrupt: &interrupt,
     };
-    let sending = Sending { sources, to: &to.path, is_drill: false };
-    let progress = progress::bytes(sending.sources.len());
-    let len = sending.sources.len();
+    let (progress, files, hashes) = (progress::bytes(sources.len()), sources.files(), Cell::new(0));
+    let sending = Sending { sources, to: &to.path, is_drill: false, hashes: &hashes };
     let sent = sending.send_to(peer, &progress, |carrier| output.announce_carrier(carrier));
     let report = sent.map_err(|error| {
         let why = with_sources(&error);
         let what = match progress.position() {
             0 => return error,
             _ if lacks_room(&error) => format!("the copy is not complete ({why}); {NOT_KEPT}"),
-            sent if sent < len => {
-                format!("the copy is not complete ({why}); copy again, and what was kept is not sent again")
-            }
             // The other side may have it.
-            _ => format!("the copy is not confirmed ({why}); copy again to be sure"),
+            _ if hashes.get() == files => format!("the copy is not confirmed ({why}); copy again to be sure"),
+            _ => format!("the copy is not complete ({why}); copy again, and what was kept is not sent again"),
         };
         error.context(what)
     })?;
@@ -72,6 +70,8 @@ pub(crate) struct Sending<'a> {
     pub(crate) to: &'a Path,
     /// Whether all paths are broken in the middle
     pub(crate) is_drill: bool,
+    /// The number of files that the receiver may have
+    pub(crate) hashes: &'a Cell<u64>,
 }
 
 impl Sending<'_> {
@@ -82,14 +82,14 @@ impl Sending<'_> {
         progress: &ProgressBar,
         on_carrier: impl FnOnce(&str) -> Result<()>,
     ) -> Result<Outcome> {
-        let Self { sources, to, is_drill } = self;
+        let Self { sources, to, is_drill, hashes } = self;
         let half = sources.len() / 2;
         let request = Request { source: root(&sources), path: to.to_owned(), bytes: sources.len() };
         let ((sent, wall_seconds), carried) =
             peer.in_session(PIECE, PIECES, on_carrier, async |session| {
                 let wall = Wall::start();
                 session.send_bytes(&request.to_bytes()).await?;
-                let sent = Sender::new(session, progress, peer.interrupt).send(sources);
+                let sent = Sender::new(session, progress, peer.interrupt, hashes).send(sources);
                 let drill = async {
                     while progress.position() < half {
                         sleep(LOOK_INTERVAL).await;

@@ -4,6 +4,7 @@ mod cables;
 mod findings;
 mod page;
 
+use std::cell::Cell;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::Path;
 
@@ -137,7 +138,7 @@ fn over_tcp(peer: Peer<'_>, sizes: Sizes, steps: &ProgressBar) -> Result<Option<
 fn copy(peer: Peer<'_>, is_drill: bool) -> Result<Outcome> {
     let files = Files::create(RandomState::new().build_hasher().finish())?;
     let sources = Sources::of_path(files.source(), true)?;
-    let sending = Sending { sources, to: Path::new(COPY), is_drill };
+    let sending = Sending { sources, to: Path::new(COPY), is_drill, hashes: &Cell::new(0) };
     sending.send_to(peer, &ProgressBar::hidden(), |_| Ok(()))
 }
 

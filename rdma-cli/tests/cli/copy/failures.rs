@@ -1,6 +1,7 @@
 //! `tb5 copy` that fails in the middle: the messages and exit codes of both sides, and what is left
 
 use std::fs::File;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
@@ -191,4 +192,28 @@ fn a_command_that_reaches_the_limit_of_file_size_fails() {
         .unwrap();
     assert_failed(&output, 1, &["plan: cannot be written: File too large"]);
     assert_eq!(folder.entries(), [""; 0]);
+}
+
+/// Catches a copy that has certainly failed and is called unconfirmed, and a file of this side that is attributed to the other one.
+#[test]
+fn a_source_that_grows_while_it_is_sent_fails_at_both_sides() {
+    let (folder, root) = (super::with_hole(256 << 20), Folder::new());
+    let listener = Listener::start(&root.path(""), &[]);
+    let mut command = tool();
+    command.args(listener.send(&[])).arg(folder.path("source")).arg("127.0.0.1:copy");
+    let sender = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    super::under_way(&root);
+    // The sender cannot come to the end meanwhile.
+    listener.running.signal(libc::SIGSTOP);
+    File::options().append(true).open(folder.path("source")).unwrap().write_all(b"more").unwrap();
+    listener.running.signal(libc::SIGCONT);
+    let sent = sender.finish();
+    let source = folder.path("source");
+    let why = format!(
+        "tb5: the copy is not complete ({}: the file changed while it was copied); copy again, and what was kept is not sent again\n",
+        source.display()
+    );
+    assert_failed(&sent, 1, &[&why]);
+    assert_failed(&listener.running.finish(), 1, &["the copy is not complete"]);
+    assert_eq!(root.entries(), [".copy.tb5-partial"]);
 }
