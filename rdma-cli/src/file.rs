@@ -26,6 +26,12 @@ pub(crate) fn require_regular(path: &Path, found: &Metadata) -> Result<()> {
     Ok(())
 }
 
+/// Whether the end of a path says that it is one of a directory
+pub(crate) fn names_directory(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    [b"/".as_slice(), b"/."].iter().any(|end| bytes.ends_with(end))
+}
+
 /// Reserves standard output for the file with the path `-`, if there is one: other output goes to standard error
 ///
 /// # Errors
@@ -92,8 +98,7 @@ impl Replacement {
         if let Some(existing) = &existing {
             require_regular(path, existing)?;
         }
-        let bytes = path.as_os_str().as_encoded_bytes();
-        if existing.is_none() && ([b"/".as_slice(), b"/."].iter().any(|end| bytes.ends_with(end))) {
+        if existing.is_none() && names_directory(path) {
             bail!(io::Error::new(
                 io::ErrorKind::NotFound,
                 at(path, "there is no such directory: create it first")

@@ -256,6 +256,33 @@ fn directories_have_their_modes_after_an_interrupted_copy_between_machines() {
     assert_eq!(mode(root.path("copy/locked")), 0o555);
 }
 
+/// Regression: a file got the name of a directory that does not exist.
+#[test]
+fn a_directory_that_does_not_exist_is_refused_with_its_slash() {
+    let (folder, root) = (with_source(&noise(1000, 1)), Folder::new());
+    root.write("file", "text");
+    let into = root.path("");
+    let server = Listener::serve(&["--into", into.to_str().unwrap()]);
+    for to in ["none/", "none/.", "file/"] {
+        let sent = tool()
+            .args(server.send(&[]))
+            .arg(folder.path("source"))
+            .arg(format!("127.0.0.1:{to}"))
+            .output()
+            .unwrap();
+        assert_failed(&sent, 1, &["127.0.0.1: the other side "]);
+    }
+    server.running.signal(libc::SIGTERM);
+    let served = server.running.finish();
+    assert_failed(
+        &served,
+        0,
+        &["none: there is no such directory: create it first", "file: is not a directory"],
+    );
+    assert_eq!(root.entries(), ["file"]);
+    assert_eq!(fs::read(root.path("file")).unwrap(), b"text");
+}
+
 /// Catches a server that answers one peer, or one after another, and one that ends with a peer that fails.
 #[test]
 fn a_server_answers_several_peers_until_ctrl_c() {

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::copy::destination::{Destination, require_directory};
 use crate::copy::entry::{Entry, Kind};
 use crate::failure::at;
-use crate::file::Replacement;
+use crate::file::{Replacement, names_directory};
 use crate::machines::require_below;
 
 /// What the sender asks for
@@ -58,7 +58,8 @@ impl Request {
         require_below(&self.path)?;
         let mut names: Vec<_> = self.path.components().filter(is_name).collect();
         let asked = root.join(names.iter().collect::<PathBuf>());
-        if matches!(self.source.kind, Kind::File(_)) && asked.is_dir() {
+        let (is_file, is_directory) = (matches!(self.source.kind, Kind::File(_)), asked.is_dir());
+        if is_file && is_directory {
             names.extend(self.source.path.components().next_back().filter(is_name));
         }
         let mut place = root.to_owned();
@@ -70,6 +71,13 @@ impl Request {
             place.push(name);
             let is_link = fs::symlink_metadata(&place).is_ok_and(|found| found.is_symlink());
             ensure!(!is_link, at(&place, "is a symbolic link: remove it first"));
+        }
+        if is_file && !is_directory && names_directory(&self.path) {
+            let (kind, why) = match place.exists() {
+                true => (ErrorKind::NotADirectory, "is not a directory"),
+                false => (ErrorKind::NotFound, "there is no such directory: create it first"),
+            };
+            bail!(io::Error::new(kind, at(&place, why)));
         }
         let is_whole = matches!(self.source.kind, Kind::Directory) || place != root;
         ensure!(is_whole, "the source has no name");
@@ -122,12 +130,15 @@ mod tests {
         let root = folder.path().join("root");
         fs::create_dir_all(root.join("inside")).unwrap();
         fs::write(folder.path().join("secret"), "").unwrap();
+        fs::write(root.join("file"), "").unwrap();
         std::os::unix::fs::symlink(folder.path(), root.join("out")).unwrap();
         std::os::unix::fs::symlink(folder.path().join("secret"), root.join("link")).unwrap();
         let place = |path: &str| request(Kind::File(1), path).place(&root);
         assert_eq!(place("").unwrap(), root.join("name"));
         assert_eq!(place("x").unwrap(), root.join("x"));
-        assert_eq!(place("inside").unwrap(), root.join("inside/name"));
+        for inside in ["inside", "inside/", "inside/."] {
+            assert_eq!(place(inside).unwrap(), root.join("inside/name"));
+        }
         for (outside, why) in [
             ("..", "must be below"),
             ("/etc/passwd", "must be below"),
@@ -135,6 +146,11 @@ mod tests {
             ("out/x", "is a symbolic link"),
             ("link", "is a symbolic link"),
             ("missing/x", "create it first"),
+            ("missing/", "missing: there is no such directory: create it first"),
+            ("inside/missing/.", "missing: there is no such directory: create it first"),
+            ("file/", "file: is not a directory"),
+            ("out/", "is a symbolic link"),
+            ("link/", "is a symbolic link"),
         ] {
             let error = place(outside).unwrap_err().to_string();
             assert!(error.contains(why), "{outside}: {error}");
