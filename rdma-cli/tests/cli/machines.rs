@@ -92,6 +92,8 @@ fn a_file_is_copied_between_machines() {
         let report = json(&sent);
         let hash = blake3::hash(&content).to_string();
         assert_eq!((&report["blake3"], &report["bytes"]), (&hash.into(), &LEN.into()));
+        // Regression: it was empty for a copy that keeps the name of its source.
+        assert_eq!(report["path"], name);
         assert_eq!((&report["backend"], &report["role"]), (&"tcp".into(), &"sender".into()));
         let expected = [
             "backend",

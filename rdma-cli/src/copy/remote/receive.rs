@@ -20,6 +20,8 @@ use crate::signals::Interrupt;
 pub(crate) struct Incoming {
     bytes: u64,
     place: PathBuf,
+    /// The place below the directory of this side, for the sender
+    name: PathBuf,
     destination: Destination,
 }
 
@@ -34,7 +36,11 @@ impl Incoming {
         let request = Request::from_bytes(message)?;
         let place = request.place(root)?;
         let destination = request.destination(&place)?;
-        Ok(Self { bytes: request.bytes, place, destination })
+        let name = match place.strip_prefix(root)? {
+            name if name.as_os_str().is_empty() => Path::new("."),
+            name => name,
+        };
+        Ok(Self { bytes: request.bytes, name: name.to_owned(), place, destination })
     }
 }
 
@@ -51,14 +57,18 @@ pub(crate) async fn receive(
     output: Output,
 ) -> Result<()> {
     let Accepted { node, session, peer, request } = accepted;
-    let Incoming { bytes, place, mut destination } = request;
+    let Incoming { bytes, place, name, mut destination } = request;
     output.announce(&format!("{peer} copies to {}", shown(&place)))?;
     output.announce_carrier(carrier)?;
     let progress = progress::bytes(bytes);
     let wall = Wall::start();
     let incomplete = RefCell::new(None);
     let receiver = Receiver::new(&session, &mut destination, &progress, interrupt, &incomplete);
-    let done = unless_interrupted(interrupt, receiver.receive()).await;
+    let copying = async {
+        session.send_bytes(name.as_os_str().as_encoded_bytes()).await?;
+        receiver.receive().await
+    };
+    let done = unless_interrupted(interrupt, copying).await;
     let wall_seconds = wall.seconds();
     let carried = Carried::over(&session);
     end_session(node, session, &done).await;

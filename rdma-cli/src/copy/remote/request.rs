@@ -1,4 +1,6 @@
 //! The first message of a copy between two machines: what comes, and where it goes
+//!
+//! The receiver answers with the place of the copy below its directory.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -23,7 +25,7 @@ pub(super) struct Request {
 }
 
 const FOREIGN: &str = "the peer does not speak the protocol of this version of `tb5 copy`";
-const MAGIC: &[u8; 8] = b"tb5copy1";
+const MAGIC: &[u8; 8] = b"tb5copy2";
 
 impl Request {
     pub(super) fn to_bytes(&self) -> Vec<u8> {

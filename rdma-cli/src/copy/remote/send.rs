@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::outcome::Outcome;
 use super::request::Request;
 use crate::args::Copy;
-use crate::copy::agreed::{PIECE, PIECES};
+use crate::copy::agreed::{PIECE, PIECES, next};
 use crate::copy::entry::{Entry, Kind};
 use crate::copy::send::{Sender, Sent, Sources};
 use crate::copy::words::NOT_KEPT;
@@ -55,7 +55,7 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
     })?;
     progress.finish_and_clear();
     let rows = [
-        ("copied", format!("{} to {}:{}", shown(source), to.host, to.path.display())),
+        ("copied", format!("{} to {}:{}", shown(source), to.host, report.path)),
         ("size", format!("{} ({} bytes)", bytes(report.bytes), report.bytes)),
     ];
     let resumed = report.resumed_bytes;
@@ -85,10 +85,11 @@ impl Sending<'_> {
         let Self { sources, to, is_drill, hashes } = self;
         let half = sources.len() / 2;
         let request = Request { source: root(&sources), path: to.to_owned(), bytes: sources.len() };
-        let ((sent, wall_seconds), carried) =
+        let ((sent, name, wall_seconds), carried) =
             peer.in_session(PIECE, PIECES, on_carrier, async |session| {
                 let wall = Wall::start();
                 session.send_bytes(&request.to_bytes()).await?;
+                let name = Entry::path_of(&next(session).await?)?;
                 let sent = Sender::new(session, progress, peer.interrupt, hashes).send(sources);
                 let drill = async {
                     while progress.position() < half {
@@ -101,14 +102,14 @@ impl Sending<'_> {
                     sent = sent => sent?,
                     never = drill, if is_drill => never,
                 };
-                Ok((sent, wall.seconds()))
+                Ok((sent, name, wall.seconds()))
             })?;
         let Sent { hash, resumed, bytes, files, directories, links } = sent;
         Ok(Outcome {
             backend: carried.backend(),
             role: "sender",
             peer: peer.host.name().to_owned(),
-            path: to.display().to_string(),
+            path: name.display().to_string(),
             bytes,
             files,
             directories,
