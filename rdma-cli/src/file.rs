@@ -79,6 +79,8 @@ pub(crate) struct Replacement {
     existing: Option<Identity>,
     /// `None` if the file goes to standard output.
     folder: Option<PathBuf>,
+    /// The folder, open to sync it: to open it may fail, and not once the file is there under its name.
+    opened_folder: Option<File>,
     file: NamedTempFile,
 }
 
@@ -128,7 +130,9 @@ impl Replacement {
             bail!(at(&path, format!("cannot be written: there is no folder {}", folder.display())));
         }
         let file = temporary(&folder, mode, existing.as_ref()).map_err(without_path).with_context(written)?;
-        Ok(Self { path, existing: existing.as_ref().map(Identity::of), folder: Some(folder), file })
+        let opened_folder = open_folder(&folder).with_context(|| at(&folder, "cannot be opened"))?;
+        let existing = existing.as_ref().map(Identity::of);
+        Ok(Self { path, existing, folder: Some(folder), opened_folder, file })
     }
 
     /// Prepares a file that goes to standard output when it is complete
@@ -136,7 +140,7 @@ impl Replacement {
         let path = spool();
         let file = tempfile::Builder::new().prefix(".tb5-").suffix(".part").tempfile();
         let file = file.map_err(without_path).with_context(|| at(&path, "cannot be written"))?;
-        Ok(Self { path, existing: None, folder: None, file })
+        Ok(Self { path, existing: None, folder: None, opened_folder: None, file })
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
@@ -203,7 +207,7 @@ impl Replacement {
     /// What was kept of an earlier copy is removed.
     pub(crate) fn finish(self) -> Result<()> {
         let rest = self.rest();
-        let Self { path, folder, file, .. } = self;
+        let Self { path, folder, opened_folder, file, .. } = self;
         let Some(folder) = folder else {
             // Without a name from now on: a signal may end the program while the reader is slow.
             let mut file = file.into_file();
@@ -220,7 +224,8 @@ impl Replacement {
             // One that cannot be removed does no harm.
             let _ = fs::remove_file(rest);
         }
-        sync_folder(&folder).with_context(|| at(&folder, "cannot be synced"))
+        opened_folder
+            .map_or(Ok(()), |opened| sync_folder(&opened).with_context(|| at(&folder, "cannot be synced")))
     }
 }
 
@@ -339,15 +344,16 @@ fn temporary(folder: &Path, mode: u32, existing: Option<&Metadata>) -> io::Resul
     Ok(file)
 }
 
-/// Waits until the names in a folder are on the disk
-///
-/// A folder that may not be read cannot be opened for that, and some file systems do not sync folders: then the system decides
-/// when the names are on the disk.
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    let opened = match File::open(folder) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
-        opened => opened?,
-    };
+/// Opens a folder to sync it; `None` if it may not be read: then the system decides when its names are on the disk
+fn open_folder(folder: &Path) -> io::Result<Option<File>> {
+    match File::open(folder) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
+        opened => opened.map(Some),
+    }
+}
+
+/// Waits until the names in a folder are on the disk; where the file system does not sync folders, the system decides when they are
+fn sync_folder(opened: &File) -> io::Result<()> {
     match opened.sync_all() {
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
             Ok(())

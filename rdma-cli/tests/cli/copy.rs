@@ -10,6 +10,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
+#[cfg(target_os = "linux")]
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 #[cfg(target_os = "linux")]
 use std::thread;
@@ -322,6 +324,16 @@ fn an_existing_destination_keeps_its_mode() {
     }
 }
 
+/// A library of `code`, in `folder`
+#[cfg(target_os = "linux")]
+fn compiled(folder: &Folder, code: &str) -> PathBuf {
+    let (library, code) = (folder.path("library.so"), folder.write("library.c", code));
+    let compiled =
+        program("cc").args(["-shared", "-fPIC", "-D_GNU_SOURCE", "-o"]).arg(&library).arg(code).status();
+    assert!(compiled.expect("a C compiler is installed").success());
+    library
+}
+
 /// Regression: the rename was not synced, and a power failure could bring the old file back.
 ///
 /// Catches a missing sync of the folder, and one whose error is ignored: a library that fails the sync of folders is loaded.
@@ -340,10 +352,7 @@ fn the_folder_of_the_destination_is_synced() {
         }
     "#;
     let folder = with_source(b"content");
-    let (library, code) = (folder.path("sync.so"), folder.write("sync.c", FAILING_SYNC));
-    let compiled =
-        program("cc").args(["-shared", "-fPIC", "-D_GNU_SOURCE", "-o"]).arg(&library).arg(code).status();
-    assert!(compiled.expect("a C compiler is installed").success());
+    let library = compiled(&folder, FAILING_SYNC);
     let mut command = tool();
     command.arg("copy").arg(folder.path("source")).arg(folder.path("copy")).env("LD_PRELOAD", &library);
     let cause = format!("{}: cannot be synced: Input/output error", library.parent().unwrap().display());

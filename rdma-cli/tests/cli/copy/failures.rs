@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 
 use super::{noise, with_source};
 use crate::machines::Listener;
-use crate::support::{Folder, Running, assert_code, assert_failed, program, stderr, tool};
+use crate::support::{Folder, Running, assert_code, assert_failed, assert_refused, program, stderr, tool};
 
 /// A copy of `source` to the machine of `listener`, under the name `to`
 fn send(listener: &Listener, source: &Path, to: &str) -> Output {
@@ -216,4 +216,35 @@ fn a_source_that_grows_while_it_is_sent_fails_at_both_sides() {
     assert_failed(&sent, 1, &[&why]);
     assert_failed(&listener.running.finish(), 1, &["the copy is not complete"]);
     assert_eq!(root.entries(), [".copy.tb5-partial"]);
+}
+
+/// Regression: a file that was there and complete was reported as one that cannot be written.
+///
+/// A library that fails to open folders stands for a process that has too many open files.
+#[test]
+fn a_folder_that_cannot_be_opened_is_reported_before_the_file_appears() {
+    const FAILING_OPEN: &str = r#"
+        #include <errno.h>
+        #include <fcntl.h>
+        #include <stdarg.h>
+        #include <sys/stat.h>
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        int open64(const char *path, int flags, ...) {
+            struct stat found;
+            if (!stat(path, &found) && S_ISDIR(found.st_mode)) { errno = EMFILE; return -1; }
+            va_list rest;
+            va_start(rest, flags);
+            mode_t mode = va_arg(rest, mode_t);
+            va_end(rest);
+            return syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+        }
+    "#;
+    let folder = with_source(b"content");
+    folder.directory("inner");
+    let library = super::compiled(&folder, FAILING_OPEN);
+    let mut command = tool();
+    command.arg("copy").arg(folder.path("source")).arg(folder.path("inner/copy")).env("LD_PRELOAD", library);
+    assert_refused(&command.output().unwrap(), &folder.path("inner"), "Too many open files");
+    assert_eq!(std::fs::read_dir(folder.path("inner")).unwrap().count(), 0);
 }
