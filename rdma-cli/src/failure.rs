@@ -1,7 +1,7 @@
 //! How commands fail
 
 use std::fmt;
-use std::path::{Display, Path};
+use std::path::Path;
 
 use crate::report::plain;
 
@@ -32,22 +32,23 @@ impl Failure {
 pub(crate) struct OwnFile(#[from] anyhow::Error);
 
 /// How messages call the file at `path`, where `-` is standard input
-pub(crate) fn shown(path: &Path) -> Display<'_> {
+pub(crate) fn shown(path: &Path) -> String {
     named(path, "standard input")
 }
 
 /// How the output calls the file at `path` that was written, where `-` is standard output
-pub(crate) fn written(path: &Path) -> Display<'_> {
+pub(crate) fn written(path: &Path) -> String {
     named(path, "standard output")
 }
 
-fn named<'a>(path: &'a Path, standard: &'a str) -> Display<'a> {
-    if is_standard(path) { Path::new(standard).display() } else { path.display() }
+/// A name for people, without control characters: a peer may have chosen it
+fn named(path: &Path, standard: &str) -> String {
+    if is_standard(path) { standard.to_owned() } else { plain(&path.display().to_string()) }
 }
 
-/// The message that something is wrong with the file at `path`; its control characters are replaced, because a peer may have chosen the name
+/// The message that something is wrong with the file at `path`
 pub(crate) fn at(path: &Path, what: impl fmt::Display) -> String {
-    format!("{}: {what}", plain(&shown(path).to_string()))
+    format!("{}: {what}", shown(path))
 }
 
 /// Whether an argument is `-`, which stands for standard input or output

@@ -70,7 +70,9 @@ fn main() -> ExitCode {
     verbose::finish();
     let Err(error) = done else { return ExitCode::SUCCESS };
     match error.downcast_ref() {
-        Some(Failure::Usage(why)) => chosen(&matches).error(ErrorKind::ValueValidation, why).exit(),
+        Some(Failure::Usage(why)) => {
+            chosen(&matches).error(ErrorKind::ValueValidation, report::plain_lines(why)).exit()
+        }
         Some(Failure::Ended(code)) => ExitCode::from(*code),
         Some(Failure::Reported) => ExitCode::FAILURE,
         None => {

@@ -85,7 +85,7 @@ pub(crate) fn read(path: &Path) -> Result<Host> {
         ));
     }
     let report = HostReport::from_json(&json).with_context(invalid)?;
-    Ok(Host::new(shown(path).to_string(), report))
+    Ok(Host::new(shown(path), report))
 }
 
 /// Shortens the labels to file names without extension, if those differ

@@ -70,7 +70,7 @@ impl Output {
         json: &impl Serialize,
         rows: impl IntoIterator<Item = (&'a str, String)>,
     ) -> anyhow::Result<()> {
-        self.print(json, || table(rows.into_iter().map(|(name, value)| [name.to_owned(), value])))
+        self.print(json, || table(rows.into_iter().map(|(name, value)| [name.to_owned(), plain(&value)])))
     }
 
     /// Prints `json` if the format is JSON, and nothing otherwise: the text of the result is a file
@@ -90,12 +90,12 @@ impl Output {
     }
 }
 
-/// Rows in columns, without borders
+/// Rows in columns, without borders; control characters are replaced but for the ends of lines
 pub(crate) fn table<const N: usize>(rows: impl IntoIterator<Item = [String; N]>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
     for row in rows {
-        table.add_row(row);
+        table.add_row(row.map(|cell| plain_lines(&cell)));
     }
     table.trim_fmt()
 }
@@ -103,6 +103,11 @@ pub(crate) fn table<const N: usize>(rows: impl IntoIterator<Item = [String; N]>)
 /// Untrusted text with its control characters replaced
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// The same of text in lines, whose ends stay
+pub(crate) fn plain_lines(text: &str) -> String {
+    text.lines().map(plain).collect::<Vec<_>>().join("\n")
 }
 
 /// Prints a line, and returns whether the output is read: a closed pipe is not a failure
@@ -167,9 +172,9 @@ pub(crate) fn with_sources(error: &anyhow::Error) -> String {
 
 /// Prints an error and its sources to standard error, without control characters but for the ends of lines
 pub(crate) fn error(error: &anyhow::Error) {
-    let text: Vec<_> = format!("tb5: {}", with_sources(error)).lines().map(plain).collect();
+    let text = format!("tb5: {}", with_sources(error));
     // There is no other place to report a failed write to standard error.
-    let _ = writeln!(io::stderr(), "{}", text.join("\n"));
+    let _ = writeln!(io::stderr(), "{}", plain_lines(&text));
 }
 
 /// Wall-clock time since the start of the work

@@ -79,7 +79,7 @@ fn simulate(args: &Copy, src: &Path, dst: &Path, output: Output) -> anyhow::Resu
     let simulation = Simulation {
         sources,
         destination,
-        path: written(dst).to_string().into(),
+        path: written(dst).into(),
         topology: mac::topology(cables),
         cables,
         faults: faults.plan(),

@@ -101,7 +101,8 @@ impl<'a> Checked<'a> {
         let mut lines = vec![format!("scenario: {}", plain(scenario))];
         if let (Some(reason), Some(replay)) = (reason, replay) {
             lines.push(format!("run {runs} FAILED: {}", plain(reason)));
-            lines.push(format!("replay: tb5 sim replay {} '{replay}'", args.scenario.display()));
+            let again = format!("replay: tb5 sim replay {} '{replay}'", args.scenario.display());
+            lines.push(plain(&again));
         } else {
             lines.push(format!("{} seeds and the plain order passed", runs - 1));
             let never_fired = self.never_fired.iter().flatten();

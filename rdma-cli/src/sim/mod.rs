@@ -133,7 +133,7 @@ fn text(scenario: &Scenario, reports: &[SeedResult<'_>], again: &dyn Fn(u64) -> 
     for report in reports.iter().filter(|report| !report.passed) {
         lines.push(format!("seed {}:", report.seed));
         lines.extend(report.violations.iter().map(|violation| format!("  {}", plain(violation))));
-        lines.push(format!("  replay: {}", again(report.seed)));
+        lines.push(format!("  replay: {}", plain(&again(report.seed))));
     }
     let passed = reports.iter().filter(|report| report.passed).count();
     lines.push(format!("{passed} of {} seeds passed", reports.len()));

@@ -29,8 +29,8 @@ pub(crate) fn run(args: &TopoCheck, output: Output) -> anyhow::Result<()> {
     let name = shown(&args.plan);
     let text =
         read_text(file::open(&args.plan)?, MAX_LEN).with_context(|| at(&args.plan, "cannot be read"))?;
-    let plan = text.parse::<Plan>().map_err(|error| unparsed(&name.to_string(), &error))?;
-    let factor = verify(&cabling, &plan).with_context(|| name.to_string())?;
+    let plan = text.parse::<Plan>().map_err(|error| unparsed(&name, &error))?;
+    let factor = verify(&cabling, &plan).with_context(|| name.clone())?;
     let checked = Checked {
         hosts: cabling.hosts().len(),
         cables: cabling.cables().len(),
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &TopoCheck, output: Output) -> anyhow::Result<()> {
             checked.factor_above_bound
         )
     };
-    output.outcome(&checked, [("plan", name.to_string()), ("verdict", verdict)])
+    output.outcome(&checked, [("plan", name), ("verdict", verdict)])
 }
 
 /// The failure of a text that is no plan

@@ -10,10 +10,11 @@ use super::request::Request;
 use crate::copy::destination::Destination;
 use crate::copy::receive::{Received, Receiver};
 use crate::copy::words::{NOT_KEPT, earlier, remedy, size};
+use crate::failure::shown;
 use crate::file::Replacement;
 use crate::machines::{Accepted, Carried, end_session, explain, lacks_room, unless_interrupted};
 use crate::progress;
-use crate::report::{Output, Wall, plain, with_sources};
+use crate::report::{Output, Wall, with_sources};
 use crate::signals::Interrupt;
 
 /// A copy that a peer asks for, and that can be made
@@ -42,11 +43,6 @@ impl Incoming {
         };
         Ok(Self { bytes: request.bytes, name: name.to_owned(), place, destination })
     }
-}
-
-/// A name that the peer chose, for people
-fn shown(path: &Path) -> String {
-    plain(&path.display().to_string())
 }
 
 /// Makes a copy that a peer asks for

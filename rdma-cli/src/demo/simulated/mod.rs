@@ -21,6 +21,7 @@ use crate::bench::{AllReduce, Row};
 use crate::bw::{self, BwResult};
 use crate::copy::{CopyResult, Simulation};
 use crate::devices::{self, DeviceList};
+use crate::failure::written;
 use crate::file::{require_writable, reserve_standard_output, write_all};
 use crate::mac;
 use crate::ping::{self, PingResult};
@@ -92,7 +93,8 @@ pub(super) fn run(args: &Demo, output: Output) -> Result<()> {
     };
     output.print(&report, || {
         let rows = Comparison::text(&results);
-        format!("{rows}\nreport: {} (open it in a browser), {:.1} s", report.report, report.wall_seconds)
+        let (place, wall) = (written(&args.out), report.wall_seconds);
+        format!("{rows}\nreport: {place} (open it in a browser), {wall:.1} s")
     })
 }
 

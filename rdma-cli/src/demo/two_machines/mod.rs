@@ -19,6 +19,7 @@ use crate::args::{Carrier, Demo, Machines};
 use crate::copy::Sources;
 use crate::copy::remote::{Outcome, Sending};
 use crate::devices;
+use crate::failure::written;
 use crate::file::{require_writable, reserve_standard_output, write_all};
 use crate::machines::{Carried, Host, Peer};
 use crate::measure::{MAX_ELEMENTS, MAX_MESSAGE, Pair, RemoteBw, RemotePing, measure_bw, measure_ping};
@@ -67,7 +68,7 @@ pub(super) fn run(args: &Demo, host: &Host, output: Output) -> Result<()> {
         let (rows, wall) = (Comparison::text(&results), report.wall_seconds);
         format!(
             "{rows}\nthe copy is in {host}:{COPY}\nreport: {} (open it in a browser), {wall:.1} s",
-            report.report
+            written(&args.out)
         )
     })
 }

@@ -7,7 +7,11 @@ use std::process::{Output, Stdio};
 
 use super::{noise, with_source};
 use crate::machines::Listener;
-use crate::support::{Folder, Running, assert_code, assert_failed, assert_refused, program, stderr, tool};
+use crate::support::{
+    Folder, Running, assert_code, assert_failed, assert_refused, program, stderr, stdout, tool,
+};
+
+const SCENARIO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../rdma-sim/scenarios/one-lost-message.toml");
 
 /// A copy of `source` to the machine of `listener`, under the name `to`
 fn send(listener: &Listener, source: &Path, to: &str) -> Output {
@@ -57,6 +61,9 @@ fn names_in_errors_have_no_control_characters() {
     assert_code(&output, 1);
     let said = stderr(&output);
     assert!(said.contains("title") && said.trim_end().chars().all(|c| !c.is_control()), "{said:?}");
+    let refused = tb5!["copy", "source", ":\x1b[31m"];
+    assert_failed(&refused, 2, &["the name of the machine is missing"]);
+    assert!(!stderr(&refused).contains('\x1b'), "{}", stderr(&refused));
 }
 
 /// Regression: a link to an open file that has no name any more, such as /dev/stdout, was replaced by the copy.
@@ -247,4 +254,27 @@ fn a_folder_that_cannot_be_opened_is_reported_before_the_file_appears() {
     command.arg("copy").arg(folder.path("source")).arg(folder.path("inner/copy")).env("LD_PRELOAD", library);
     assert_refused(&command.output().unwrap(), &folder.path("inner"), "Too many open files");
     assert_eq!(std::fs::read_dir(folder.path("inner")).unwrap().count(), 0);
+}
+
+/// Catches names, which a peer may choose, that reach the terminal with their control characters.
+#[test]
+fn names_in_results_have_no_control_characters() {
+    let folder = Folder::new();
+    let names = ["from\n\x1b[31m", "to\n\x1b[32m"].map(|name| folder.path(name));
+    File::create(&names[0]).unwrap();
+    let copied = tb5!["copy", &names[0], &names[1]];
+    assert_code(&copied, 0);
+    let said = stdout(&copied);
+    let row = said.lines().find(|line| line.trim_start().starts_with("copied")).unwrap();
+    assert!(row.contains("from") && row.contains("to"), "{said:?}");
+    assert!(said.lines().all(|line| line.chars().all(|c| !c.is_control())), "{said:?}");
+
+    let traced = tb5!["sim", "trace", SCENARIO, "--chrome", &names[1]];
+    assert_code(&traced, 0);
+    let said = stdout(&traced);
+    assert!(said.contains("chrome trace: ") && !said.contains('\x1b'), "{said:?}");
+    let demonstrated = tb5!["demo", "--out", &names[1]];
+    assert_code(&demonstrated, 0);
+    let said = stdout(&demonstrated);
+    assert!(said.contains("report: ") && !said.contains('\x1b'), "{said:?}");
 }
