@@ -1,10 +1,24 @@
 //! Progress on a terminal: how far, how fast, and how long it still takes
 
+mod screen;
+
+use std::io::IsTerminal;
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::report::is_quiet;
+
+/// All bars of the process, drawn in rows below each other
+static BARS: LazyLock<MultiProgress> = LazyLock::new(|| MultiProgress::with_draw_target(screen::target()));
+
+/// Writes lines to `stream`; on a terminal, bars are erased before and drawn below the lines
+///
+/// `write` must not call this function again, and draw no bar: it would wait forever.
+pub(crate) fn above_bars<T>(stream: &impl IsTerminal, write: impl FnOnce() -> T) -> T {
+    if BARS.is_hidden() || !stream.is_terminal() { write() } else { BARS.suspend(write) }
+}
 
 /// Bytes that are copied
 pub(crate) fn bytes(len: u64) -> ProgressBar {
@@ -49,7 +63,7 @@ fn show(bar: ProgressBar, template: &str) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template(template);
-    let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let bar = BARS.add(bar).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     if !bar.is_hidden() {
         // A step may take long: the time that is left goes on meanwhile.
         bar.enable_steady_tick(Duration::from_millis(200));

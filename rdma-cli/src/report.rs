@@ -1,6 +1,6 @@
 //! Output: one JSON object, or text
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, StdoutLock, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -8,6 +8,7 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use serde::Serialize;
 
+use crate::progress::above_bars;
 use crate::signals::end_on_signals_again;
 
 /// Output format
@@ -118,10 +119,9 @@ pub(crate) fn print_line(text: &str) -> anyhow::Result<bool> {
         if is_quiet() {
             return Ok(true);
         }
-        return written(io::stderr().write_all(line.as_bytes()), "standard error");
+        return written(print_to_standard_error(&line), "standard error");
     }
-    let mut out = io::stdout().lock();
-    written(out.write_all(line.as_bytes()).and_then(|()| out.flush()), "standard output")
+    print_to_standard_output(|out| out.write_all(line.as_bytes()))
 }
 
 /// Whether output goes to a terminal that wants colours
@@ -135,8 +135,18 @@ pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
 /// A signal ends the program meanwhile: the reader may be slow.
 pub(crate) fn print_all(bytes: &mut impl io::Read) -> anyhow::Result<bool> {
     end_on_signals_again()?;
-    let mut out = io::stdout().lock();
-    written(io::copy(bytes, &mut out).and_then(|_| out.flush()), "standard output")
+    print_to_standard_output(|out| io::copy(bytes, out).map(drop))
+}
+
+/// Lets `print` write to standard output, and returns whether that is read
+fn print_to_standard_output(
+    print: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>,
+) -> anyhow::Result<bool> {
+    let print = || {
+        let mut out = io::stdout().lock();
+        print(&mut out).and_then(|()| out.flush())
+    };
+    written(above_bars(&io::stdout(), print), "standard output")
 }
 
 /// Whether the output is still read
@@ -148,13 +158,18 @@ fn written(result: io::Result<()>, place: &'static str) -> anyhow::Result<bool> 
     }
 }
 
+/// Prints lines to standard error
+pub(crate) fn print_to_standard_error(lines: &str) -> io::Result<()> {
+    above_bars(&io::stderr(), || io::stderr().write_all(lines.as_bytes()))
+}
+
 /// Prints a remark to standard error
 pub(crate) fn note(text: &str) {
     if is_quiet() {
         return;
     }
     // There is no other place to report a failed write to standard error.
-    let _ = writeln!(io::stderr(), "tb5: {}", plain(text));
+    let _ = print_to_standard_error(&format!("tb5: {}\n", plain(text)));
 }
 
 /// An error and its sources; a source whose text is a part of what stands before is left out
@@ -174,7 +189,7 @@ pub(crate) fn with_sources(error: &anyhow::Error) -> String {
 pub(crate) fn error(error: &anyhow::Error) {
     let text = format!("tb5: {}", with_sources(error));
     // There is no other place to report a failed write to standard error.
-    let _ = writeln!(io::stderr(), "{}", plain_lines(&text));
+    let _ = print_to_standard_error(&format!("{}\n", plain_lines(&text)));
 }
 
 /// Wall-clock time since the start of the work

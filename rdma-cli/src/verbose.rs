@@ -1,7 +1,6 @@
 //! What happens inside, on standard error: the events that the crates report to `tracing`
 
 use std::fmt::{self, Write as _};
-use std::io::{self, Write as _};
 use std::sync::{Mutex, PoisonError};
 
 use tracing::field::{Field, Visit};
@@ -9,7 +8,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::SetGlobalDefaultError;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::report::plain;
+use crate::report::{plain, print_to_standard_error};
 
 /// Prints events, but for those that trace single steps; an event that repeats the one before is counted
 struct Printer;
@@ -29,16 +28,16 @@ fn print(line: &str) {
         last.1 += u64::from(!line.is_empty());
         return;
     }
-    // There is no other place to report a failed write to standard error.
-    if last.1 > 0 {
-        let _ = match last.1 {
-            1 => writeln!(io::stderr(), "tb5: the last event was repeated once"),
-            more => writeln!(io::stderr(), "tb5: the last event was repeated {more} times"),
-        };
-    }
+    let mut lines = match last.1 {
+        0 => String::new(),
+        1 => "tb5: the last event was repeated once\n".to_owned(),
+        more => format!("tb5: the last event was repeated {more} times\n"),
+    };
     if !line.is_empty() {
-        let _ = writeln!(io::stderr(), "{line}");
+        lines += &format!("{line}\n");
     }
+    // There is no other place to report a failed write to standard error.
+    let _ = print_to_standard_error(&lines);
     *last = (line.to_owned(), 0);
 }
 

@@ -177,7 +177,7 @@ impl<'a> Rows<'a> {
         self.progress.inc(1);
         match self.output {
             Output::Json => Ok(true),
-            Output::Text => self.progress.suspend(|| print_line(&text)),
+            Output::Text => print_line(&text),
         }
     }
 

@@ -22,6 +22,8 @@ mod reasons;
 mod resume;
 #[cfg(target_os = "linux")]
 mod run;
+#[cfg(target_os = "linux")]
+mod screen;
 mod shapes;
 mod sim;
 mod standard_output;

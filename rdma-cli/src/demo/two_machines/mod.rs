@@ -87,7 +87,7 @@ fn collect(peer: Peer<'_>, output: Output) -> Result<Findings> {
     let mut carrier = String::new();
     let ping = measure_ping(peer, PING_BYTES, PINGS, &hidden, |name| {
         name.clone_into(&mut carrier);
-        steps.suspend(|| output.announce_carrier(name))
+        output.announce_carrier(name)
     })?;
     step("copy of a directory")?;
     let [copy, copy_drill] = [copy(peer, false)?, copy(peer, true)?];
@@ -96,7 +96,7 @@ fn collect(peer: Peer<'_>, output: Output) -> Result<Findings> {
     let bw =
         [measure_bw(peer, sizes, 1, &hidden, ignore)?, measure_bw(peer, sizes, IN_FLIGHT, &hidden, ignore)?];
     step("TCP beside it")?;
-    let tcp = if ping.backend == Carried::RDMA { over_tcp(peer, sizes, &steps)? } else { None };
+    let tcp = if ping.backend == Carried::RDMA { over_tcp(peer, sizes)? } else { None };
     let (tcp_ping, tcp_bw) = tcp.unzip();
     step("all_reduce")?;
     let all_reduce = all_reduce(peer)?;
@@ -117,7 +117,7 @@ fn collect(peer: Peer<'_>, output: Output) -> Result<Findings> {
 }
 
 /// A ping and the goodput over TCP, for comparison; nothing if the other machine takes no TCP
-fn over_tcp(peer: Peer<'_>, sizes: Sizes, steps: &ProgressBar) -> Result<Option<(RemotePing, RemoteBw)>> {
+fn over_tcp(peer: Peer<'_>, sizes: Sizes) -> Result<Option<(RemotePing, RemoteBw)>> {
     let Machines { port, carrier, key } = peer.machines;
     if carrier.is_some() {
         return Ok(None);
@@ -128,7 +128,7 @@ fn over_tcp(peer: Peer<'_>, sizes: Sizes, steps: &ProgressBar) -> Result<Option<
         .and_then(|ping| Ok((ping, measure_bw(peer, sizes, IN_FLIGHT, &hidden, |_| Ok(()))?)));
     match measured {
         Err(error) if !error.is::<Interrupted>() => {
-            steps.suspend(|| note(&format!("TCP was not measured: {}", with_sources(&error))));
+            note(&format!("TCP was not measured: {}", with_sources(&error)));
             Ok(None)
         }
         measured => measured.map(Some),

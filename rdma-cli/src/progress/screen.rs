@@ -1,0 +1,102 @@
+//! The terminal on which bars are drawn
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::mem;
+use std::sync::{Mutex, PoisonError};
+
+use indicatif::{ProgressDrawTarget, TermLike};
+use rustix::termios::tcgetwinsize;
+
+/// How often a second bars are drawn, at most
+const RATE: u8 = 20;
+
+/// Standard error if it is a terminal that moves its cursor; nothing is drawn elsewhere
+pub(super) fn target() -> ProgressDrawTarget {
+    let moves_cursor = std::env::var_os("TERM").is_some_and(|term| term != "dumb");
+    match io::stderr().is_terminal() && moves_cursor {
+        true => ProgressDrawTarget::term_like_with_hz(Box::new(Screen::default()), RATE),
+        false => ProgressDrawTarget::hidden(),
+    }
+}
+
+/// Standard error, a terminal; the bytes of one drawing are written at once
+///
+/// It differs in two ways from the terminal of `indicatif`. A failed write is ignored: `MultiProgress::suspend` would panic, and a
+/// terminal that was closed must not end `tb5 serve`. And the cursor is left at the start of the row, so that the `^C` which the terminal
+/// shows for Ctrl-C stands in the row that is erased, and not below it.
+#[derive(Debug, Default)]
+struct Screen {
+    pending: Mutex<String>,
+}
+
+impl Screen {
+    fn change(&self, change: impl FnOnce(&mut String)) -> io::Result<()> {
+        change(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(())
+    }
+
+    /// Moves the cursor by `n` in the direction of an escape sequence
+    fn move_cursor(&self, n: usize, direction: char) -> io::Result<()> {
+        self.change(|pending| {
+            if n > 0 {
+                // Writing to a string does not fail.
+                let _ = write!(pending, "\x1b[{n}{direction}");
+            }
+        })
+    }
+}
+
+/// Rows and columns of the terminal; what most terminals have where it does not say
+fn size() -> [u16; 2] {
+    let size = tcgetwinsize(io::stderr()).ok().filter(|size| size.ws_row > 0 && size.ws_col > 0);
+    size.map_or([24, 80], |size| [size.ws_row, size.ws_col])
+}
+
+impl TermLike for Screen {
+    fn width(&self) -> u16 {
+        size()[1]
+    }
+
+    fn height(&self) -> u16 {
+        size()[0]
+    }
+
+    fn move_cursor_up(&self, n: usize) -> io::Result<()> {
+        self.move_cursor(n, 'A')
+    }
+
+    fn move_cursor_down(&self, n: usize) -> io::Result<()> {
+        self.move_cursor(n, 'B')
+    }
+
+    fn move_cursor_right(&self, n: usize) -> io::Result<()> {
+        self.move_cursor(n, 'C')
+    }
+
+    fn move_cursor_left(&self, n: usize) -> io::Result<()> {
+        self.move_cursor(n, 'D')
+    }
+
+    fn write_line(&self, text: &str) -> io::Result<()> {
+        self.change(|pending| *pending += &format!("{text}\n"))
+    }
+
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        self.change(|pending| *pending += text)
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.write_str("\r\x1b[2K")
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.change(|pending| {
+            if !pending.is_empty() {
+                pending.push('\r');
+                // There is no other place to report a failed write to standard error.
+                let _ = io::stderr().write_all(mem::take(pending).as_bytes());
+            }
+        })
+    }
+}
