@@ -57,13 +57,13 @@ pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
     args.machines.require_host()?;
     let model = mac::model(&args.profile)?;
     output.announce(&simulated(1))?;
-    let progress = progress::items(2 * u64::from(args.count));
+    let progress = progress::items(args.count.into());
     let report = measure(&Topology::pair(), args, &model, &progress)?;
     progress.finish_and_clear();
     output.outcome(&report, report.rows())
 }
 
-/// Measures round trips between the Macs `a` and `b`, and those of bare verbs; `progress` counts both
+/// Measures round trips between the Macs `a` and `b`, and those of bare verbs; `progress` counts first the ones and then the others
 pub(crate) fn measure(
     topology: &Topology,
     args: &Ping,
@@ -73,10 +73,12 @@ pub(crate) fn measure(
     let &Ping { bytes: size, count, seed, .. } = args;
     let size = size as usize;
     let sim = || Sim::new().model(model.clone()).seed(seed).topology(topology.clone());
+    progress::next_part(progress, "a session (1 of 2)");
     let wall = Wall::start();
     let run = sim().run(async |net| ping(&net, size, count, progress).await);
     let wall_seconds = wall.seconds();
     let samples = run.value?;
+    progress::next_part(progress, "bare verbs (2 of 2)");
     let bare = sim().run(async |net| bare_ping(&net, size, count, progress).await);
     Ok(PingResult {
         backend: SIMULATOR,

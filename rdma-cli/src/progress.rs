@@ -39,7 +39,18 @@ pub(crate) fn step(bar: &ProgressBar, name: &'static str, number: usize, count: 
 
 /// Round trips, seeds or other things of which there are many
 pub(crate) fn items(count: u64) -> ProgressBar {
-    bar(count, "{wide_bar} {pos}/{len} {per_sec} {eta}")
+    bar(count, "{wide_bar} {msg}{pos}/{len} {per_sec} {eta}")
+}
+
+/// Names the part of the work that a bar of bytes or items shows from now on; nothing for all of it
+pub(crate) fn set_part(bar: &ProgressBar, name: &str) {
+    bar.set_message(if name.is_empty() { String::new() } else { format!("{name}: ") });
+}
+
+/// Counts the next part of the work, from the start
+pub(crate) fn next_part(bar: &ProgressBar, name: &str) {
+    bar.reset();
+    set_part(bar, name);
 }
 
 /// Work of which the end is not known: what it is, and the time so far
