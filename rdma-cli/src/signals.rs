@@ -168,7 +168,7 @@ impl Interrupt {
 }
 
 /// The message of a program that a signal has stopped
-const INTERRUPTED: &str = "interrupted";
+pub(crate) const INTERRUPTED: &str = "interrupted";
 
 /// The exit code, by which a shell knows that its own signal ended the program
 pub(crate) fn exit_code(signal: i32) -> u8 {

@@ -28,6 +28,7 @@ use std::thread;
 use anyhow::{Result, anyhow, bail};
 use rdma_sim_verbs::shared::{FabricError, Settings, SharedFabric};
 
+use self::cause::Cause;
 use self::environment::Environment;
 use self::host::{Host, not_started};
 #[cfg(not(target_os = "linux"))]
@@ -43,7 +44,7 @@ use self::watch::{Policy, Watch};
 use crate::args::{Pace, Run};
 use crate::failure::Failure;
 use crate::report::{Output, Wall, is_quiet};
-use crate::signals::Interrupt;
+use crate::signals::{INTERRUPTED, Interrupt};
 use crate::{cabled_macs, fault_text, mac};
 
 pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
@@ -113,6 +114,9 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
     let summary = Summary::new(&fabric, &hosts, end.cause, begun.seconds());
     if output == Output::Text {
         summary.text().lines().for_each(|line| own.print(line));
+    }
+    if let Cause::Interrupted(_) = end.cause {
+        own.print(INTERRUPTED);
     }
     // A run that was ended leaves lines that are not read.
     let _ = outside.wait(own.finish(), &mut end);

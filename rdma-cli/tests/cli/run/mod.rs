@@ -376,6 +376,7 @@ fn a_host_that_a_fault_kills_is_not_a_failure() {
     let report = json(&output);
     assert_code(&output, 143);
     assert_eq!(report["outcome"], "interrupted");
+    assert_eq!(lines.last().unwrap(), "tb5: interrupted");
     assert_eq!(
         report["hosts"][0],
         json!({"host": "a", "exit_code": null, "signal": 9, "killed_by_fault": true})
