@@ -22,7 +22,7 @@ pub(crate) fn above_bars<T>(stream: &impl IsTerminal, write: impl FnOnce() -> T)
 
 /// Bytes that are copied
 pub(crate) fn bytes(len: u64) -> ProgressBar {
-    bar(len, "{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}")
+    bar(len, "{wide_bar} {msg}{bytes}/{total_bytes} {bytes_per_sec} {eta}")
 }
 
 /// Steps of work, with the name of the present one
@@ -42,18 +42,31 @@ pub(crate) fn items(count: u64) -> ProgressBar {
     bar(count, "{wide_bar} {msg}{pos}/{len} {per_sec} {eta}")
 }
 
-/// Names the part of the work that a bar of bytes or items shows from now on; nothing for all of it
-pub(crate) fn set_part(bar: &ProgressBar, name: &str) {
-    bar.set_message(if name.is_empty() { String::new() } else { format!("{name}: ") });
-}
-
 /// Counts the next part of the work, from the start
 pub(crate) fn next_part(bar: &ProgressBar, name: &str) {
     bar.reset();
-    set_part(bar, name);
+    bar.set_message(format!("{name}: "));
+}
+
+/// Says why no byte is counted while both sides of a copy read what the receiver has
+pub(crate) fn begin_check(bar: &ProgressBar) {
+    bar.set_message("checking what is there: ");
+}
+
+/// Counts the `found` bytes that the receiver has; the rate and the time left are those of the other bytes
+pub(crate) fn end_check(bar: &ProgressBar, found: u64) {
+    bar.inc(found);
+    // The bar learns its new position with the message, and without `found` the rate so far stays.
+    bar.set_message("");
+    if found > 0 {
+        bar.reset_eta();
+    }
 }
 
 /// Work of which the end is not known: what it is, and the time so far
+///
+/// A run of a scenario ends when its programs do, at no virtual time that is known before, and the planner of a cabling does not report its
+/// steps: both show no rate and no time left.
 pub(crate) fn spinner(name: &'static str) -> ProgressBar {
     show(ProgressBar::new_spinner(), "{spinner} {msg} {elapsed}").with_message(name)
 }

@@ -15,6 +15,7 @@ use super::digest::Digest;
 use super::entry::{END, Entry, Kind};
 use crate::failure::at;
 use crate::file::Replacement;
+use crate::progress;
 use crate::signals::Interrupt;
 
 /// What was copied
@@ -103,6 +104,11 @@ impl<'a, D: Device> Receiver<'a, D> {
     async fn receive_file(&mut self, entry: &Entry, len: u64) -> Result<()> {
         let file = self.destination.file(entry)?;
         self.incomplete.replace(Some(file));
+        // A short file is compared at once.
+        let is_long = len > PIECE as u64;
+        if is_long {
+            progress::begin_check(self.progress);
+        }
         let Present { len: present, mut hasher, is_destination } = self.present(entry).await?;
         let mut answer = present.to_le_bytes().to_vec();
         answer.extend(hasher.finalize().as_bytes());
@@ -119,7 +125,11 @@ impl<'a, D: Device> Receiver<'a, D> {
             }
         }
         self.received.resumed += start;
-        self.progress.inc(start);
+        if is_long {
+            progress::end_check(self.progress, start);
+        } else {
+            self.progress.inc(start);
+        }
         let mut rest = len.checked_sub(start).context(UNEXPECTED)?;
         while rest > 0 {
             self.interrupt.check()?;

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use crate::machines::Listener;
 use crate::support::{Folder, assert_code, program, stdout};
 
 /// The path of a composed report of the doctor's tests
@@ -58,6 +59,20 @@ fn long_commands_show_how_far_and_how_fast_they_are() {
         assert!(text.contains(shown) && text.contains('\r'), "{command}: {text:?}");
         let quiet = on_a_terminal(&folder, &format!("{command} --quiet"), &[]);
         assert!(!quiet.contains("\u{1b}["), "{command}: {quiet:?}");
+    }
+}
+
+/// Catches a copy that does not say why no byte is sent while both sides read what the receiver has.
+#[test]
+fn a_copy_that_is_resumed_says_that_it_checks_what_is_there() {
+    let (folder, root) = (Folder::new(), Folder::new());
+    fs::write(folder.directory("source").join("file"), vec![7; 40 << 20]).unwrap();
+    let server = Listener::serve(&["--into", root.path("").to_str().unwrap()]);
+    for command in ["copy -r source copy", &format!("copy -r source 127.0.0.1:copy --port {}", server.port)] {
+        on_a_terminal(&folder, command, &[]);
+        let again = on_a_terminal(&folder, command, &[]);
+        assert!(again.contains("checking what is there: 0 B/40.00 MiB"), "{command}: {again:?}");
+        assert!(again.contains("were there already"), "{command}: {again:?}");
     }
 }
 
