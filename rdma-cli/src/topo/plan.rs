@@ -90,10 +90,12 @@ pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
     if let Some(path) = &args.out {
         write_all(path, &made.to_string())?;
     }
+    progress.set_message("planning without each cable");
     let without = unplugs(&cabling, &operation)?;
     let rate = LineRate::TB5.ceiling_bytes_per_second();
     let free = free_ports(&topology);
     let counts: Vec<_> = free.iter().map(Vec::len).collect();
+    progress.set_message("planning with each further cable");
     let with = additions(&cabling, &operation, rate as u64, &counts)?;
     progress.finish_and_clear();
     let ends: Vec<_> = topology.links().map(|link| link.ends.map(|end| [end.host, end.device])).collect();
