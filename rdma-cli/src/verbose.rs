@@ -1,7 +1,9 @@
 //! What happens inside, on standard error: the events that the crates report to `tracing`
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt::{self, Write as _};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -11,7 +13,26 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use crate::report::{plain, print_to_standard_error};
 
 /// Prints events, but for those that trace single steps; an event that repeats the one before is counted
-struct Printer;
+#[derive(Default)]
+struct Printer(Mutex<Spans>);
+
+/// The spans that are open
+#[derive(Default)]
+struct Spans {
+    last: u64,
+    open: HashMap<u64, Span>,
+}
+
+/// The seed and the host in a span and those around it, and how many handles it has
+struct Span {
+    place: String,
+    handles: usize,
+}
+
+thread_local! {
+    /// The spans that this thread has entered
+    static ENTERED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
 
 /// The last line that was printed, and how often it was repeated since
 static LAST: Mutex<(String, u64)> = Mutex::new((String::new(), 0));
@@ -43,17 +64,54 @@ fn print(line: &str) {
 
 /// Prints events from now on
 pub(crate) fn print_events() -> Result<(), SetGlobalDefaultError> {
-    tracing::subscriber::set_global_default(Printer)
+    tracing::subscriber::set_global_default(Printer::default())
+}
+
+impl Printer {
+    fn spans(&self) -> MutexGuard<'_, Spans> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The seed and the host where this thread is
+    fn place(&self) -> String {
+        let entered = ENTERED.with_borrow(|entered| entered.last().copied());
+        let spans = self.spans();
+        entered.and_then(|id| spans.open.get(&id)).map_or_else(String::new, |span| span.place.clone())
+    }
 }
 
 impl Subscriber for Printer {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && *metadata.level() <= Level::DEBUG
+        *metadata.level() <= Level::DEBUG
     }
 
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        // Spans are not enabled, and never entered: one number is as good as another.
-        Id::from_u64(1)
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        // The span of a peer has no parent, and is made by the program of a host.
+        let mut place = Place(self.place());
+        span.record(&mut place);
+        let mut spans = self.spans();
+        spans.last += 1;
+        let id = spans.last;
+        spans.open.insert(id, Span { place: place.0, handles: 1 });
+        Id::from_u64(id)
+    }
+
+    fn clone_span(&self, id: &Id) -> Id {
+        if let Some(span) = self.spans().open.get_mut(&id.into_u64()) {
+            span.handles += 1;
+        }
+        id.clone()
+    }
+
+    fn try_close(&self, id: Id) -> bool {
+        let (id, mut spans) = (id.into_u64(), self.spans());
+        let Some(span) = spans.open.get_mut(&id) else { return false };
+        span.handles -= 1;
+        let is_last = span.handles == 0;
+        if is_last {
+            spans.open.remove(&id);
+        }
+        is_last
     }
 
     fn record(&self, _: &Id, _: &Record<'_>) {}
@@ -65,12 +123,28 @@ impl Subscriber for Printer {
         event.record(&mut line);
         let Line { message, fields } = line;
         let level = event.metadata().level().as_str().to_lowercase();
-        print(&format!("tb5: {level}: {}", plain(&format!("{message}{fields}"))));
+        print(&format!("tb5: {level}: {}", plain(&format!("{message}{fields}{}", self.place()))));
     }
 
-    fn enter(&self, _: &Id) {}
+    fn enter(&self, id: &Id) {
+        ENTERED.with_borrow_mut(|entered| entered.push(id.into_u64()));
+    }
 
-    fn exit(&self, _: &Id) {}
+    fn exit(&self, id: &Id) {
+        ENTERED.with_borrow_mut(|entered| entered.pop_if(|last| *last == id.into_u64()));
+    }
+}
+
+/// The seed and the host of a span, as further fields of its events
+struct Place(String);
+
+impl Visit for Place {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if ["seed", "host"].contains(&field.name()) {
+            // Writing to a string does not fail.
+            let _ = write!(self.0, ", {field} {value:?}");
+        }
+    }
 }
 
 /// The text of an event

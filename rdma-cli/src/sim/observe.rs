@@ -9,6 +9,7 @@ use futures::channel::mpsc::unbounded;
 use rdma_async::time::{sleep, timeout};
 use rdma_core::Time;
 use rdma_sim::{FaultPlan, History, Net, Record, RecordKind, Replay, Run, Sim};
+use tracing::{Instrument as _, info_span};
 
 use super::failure::Failure;
 use super::log::Log;
@@ -34,7 +35,8 @@ pub(super) const TIME_LIMIT: Time = Time::from_nanos(2 * Period::DAY.0.as_nanos(
 
 /// Runs `scenario` with `seed`
 pub(super) fn observe(scenario: &Scenario, seed: u64) -> Seen {
-    observe_in(Sim::new().seed(seed).faults(scenario.faults.clone()), scenario, &scenario.faults)
+    let sim = Sim::new().seed(seed).faults(scenario.faults.clone());
+    info_span!("run", seed).in_scope(|| observe_in(sim, scenario, &scenario.faults))
 }
 
 /// Repeats a run of `scenario`
@@ -97,9 +99,10 @@ async fn watch(net: &Net, scenario: &Scenario, log: &Arc<Log>) -> Vec<End> {
                 reports: Reports { end: ports.len(), to: to.clone() },
             };
             let workload = Arc::clone(&scenario.workload);
+            let span = info_span!("program", host = %port.host);
             net.host(&port.host).start(move |_| {
                 let (workload, side) = (Arc::clone(&workload), side.clone());
-                async move { side.report(workload.start(side.clone()).await) }
+                async move { side.report(workload.start(side.clone()).await) }.instrument(span.clone())
             });
             ports.push(port.clone());
         }

@@ -74,6 +74,19 @@ fn completions_offer_the_option_where_it_does_something() {
     }
 }
 
+/// Catches an event that does not say in which run and on which host it was.
+#[test]
+fn the_events_of_a_scenario_name_the_seed_and_the_host() {
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../rdma-sim/scenarios/replug-during-transfer.toml");
+    let events = stderr(&tb5!["-v", "sim", "run", scenario, "--seeds", "3..6"]);
+    for place in (3..6).flat_map(|seed| ["a", "b"].map(|host| format!(", seed {seed}, host {host}"))) {
+        let path_up = |line: &str| line.starts_with("tb5: info: path up") && line.ends_with(&place);
+        assert!(events.lines().any(path_up), "{place}: {events}");
+    }
+    let is_placed = |line: &str| line.contains(", seed ") || line.contains(" was repeated ");
+    assert!(events.lines().all(is_placed), "{events}");
+}
+
 /// Catches a side of two machines whose events are lost.
 #[test]
 fn both_machines_print_their_events_if_asked() {
