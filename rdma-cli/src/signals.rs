@@ -133,9 +133,17 @@ impl Interrupt {
     /// `nohup` and background jobs of a script work as for other programs.
     pub(crate) fn listen() -> io::Result<Self> {
         let (flag, number) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        // A pipe whose reader stalls would hold up the end of the program.
+        let message = if io::stderr().is_terminal() { end_message() } else { String::new() };
         for signal in SIGNALS.into_iter().filter(|signal| !is_ignored(*signal)) {
-            let code = exit_code(signal).into();
-            signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&flag))?;
+            let (is_second, message) = (Arc::clone(&flag), message.clone());
+            let end_at_once = move || {
+                if is_second.load(Ordering::SeqCst) {
+                    end(signal, &message);
+                }
+            };
+            // SAFETY: the action reads an atomic flag and makes two system calls, which is permitted in a handler.
+            unsafe { signal_hook::low_level::register(signal, end_at_once) }?;
             signal_hook::flag::register_usize(signal, Arc::clone(&number), signal as usize)?;
             signal_hook::flag::register(signal, Arc::clone(&flag))?;
         }

@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::num::NonZero;
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 use vt100::Parser;
 
@@ -122,17 +124,24 @@ fn no_bar_is_left_among_the_events_of_verbose() {
 fn no_bar_is_left_by_ctrl_c() {
     let folder = Folder::new();
     let server = Listener::serve(&[]);
-    for command in
-        ["ping --count 10000000", &format!("ping 127.0.0.1: --port {} --count 10000000", server.port)]
-    {
+    for (command, shown, times) in [
+        ("ping --count 10000000", "/10000000", 1),
+        (&*format!("ping 127.0.0.1: --port {} --count 10000000", server.port), "/10000000", 1),
+        ("demo", "3/6", 2),
+    ] {
         let mut running = Running::start(&mut on_a_terminal(&folder, command));
         let mut printed = Vec::new();
-        while !text(&printed).contains("0000000 ") {
+        while !text(&printed).contains(shown) {
             let mut byte = [0];
             running.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
             printed.extend(byte);
         }
-        running.stdin.as_mut().unwrap().write_all(CTRL_C).unwrap();
+        // The second one ends a command at once.
+        for _ in 0..times {
+            // The command may have ended.
+            let _ = running.stdin.as_mut().unwrap().write_all(CTRL_C);
+            sleep(Duration::from_millis(50));
+        }
         let ended = running.finish();
         assert_code(&ended, 130);
         printed.extend(ended.stdout);
