@@ -27,6 +27,7 @@ mod progress;
 mod recorded;
 mod report;
 mod run;
+mod screen;
 mod serve;
 mod signals;
 mod sim;

@@ -1,24 +1,11 @@
 //! Progress on a terminal: how far, how fast, and how long it still takes
 
-mod screen;
-
-use std::io::IsTerminal;
-use std::sync::LazyLock;
 use std::time::Duration;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::report::is_quiet;
-
-/// All bars of the process, drawn in rows below each other
-static BARS: LazyLock<MultiProgress> = LazyLock::new(|| MultiProgress::with_draw_target(screen::target()));
-
-/// Writes lines to `stream`; on a terminal, bars are erased before and drawn below the lines
-///
-/// `write` must not call this function again, and draw no bar: it would wait forever.
-pub(crate) fn above_bars<T>(stream: &impl IsTerminal, write: impl FnOnce() -> T) -> T {
-    if BARS.is_hidden() || !stream.is_terminal() { write() } else { BARS.suspend(write) }
-}
+use crate::screen::BARS;
 
 /// Bytes that are copied
 pub(crate) fn bytes(len: u64) -> ProgressBar {

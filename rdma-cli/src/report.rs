@@ -8,7 +8,7 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use serde::Serialize;
 
-use crate::progress::above_bars;
+use crate::screen::above_bars;
 use crate::signals::end_on_signals_again;
 
 /// Output format

@@ -1,18 +1,28 @@
-//! The terminal on which bars are drawn
+//! The terminal on which bars are drawn, and lines above them
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal, Write as _};
 use std::mem;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
-use indicatif::{ProgressDrawTarget, TermLike};
+use indicatif::{MultiProgress, ProgressDrawTarget, TermLike};
 use rustix::termios::tcgetwinsize;
+
+/// All bars of the process, drawn in rows below each other
+pub(crate) static BARS: LazyLock<MultiProgress> = LazyLock::new(|| MultiProgress::with_draw_target(target()));
+
+/// Writes lines to `stream`; on a terminal, bars are erased before and drawn below the lines
+///
+/// `write` must not call this function again, and draw no bar: it would wait forever.
+pub(crate) fn above_bars<T>(stream: &impl IsTerminal, write: impl FnOnce() -> T) -> T {
+    if BARS.is_hidden() || !stream.is_terminal() { write() } else { BARS.suspend(write) }
+}
 
 /// How often a second bars are drawn, at most
 const RATE: u8 = 20;
 
 /// Standard error if it is a terminal that moves its cursor; nothing is drawn elsewhere
-pub(super) fn target() -> ProgressDrawTarget {
+fn target() -> ProgressDrawTarget {
     let moves_cursor = std::env::var_os("TERM").is_some_and(|term| term != "dumb");
     match io::stderr().is_terminal() && moves_cursor {
         true => ProgressDrawTarget::term_like_with_hz(Box::new(Screen::default()), RATE),
