@@ -124,8 +124,8 @@ pub(crate) enum Command {
         after_help = "Faults show how a copy goes on: --fault 'at 2ms a:rdma_en2 unplug; at 8ms a:rdma_en2 replug' pulls the cable after \
                       2 ms, and plugs it in again. rdma-sim/MODEL.md lists the faults of ports. A copy fails when nothing has arrived for 10 s after the last fault; all times are virtual.\n\n\
                       With -r, what is in SRC is put into DST, which is created if it does not exist: files, directories and symbolic \
-                      links, with their modes. A directory that its owner may not write, in SRC and in DST, is writable until the copy ends, \
-                      also when it is interrupted. Nothing is written through a symbolic link in DST.\n\n\
+                      links, with their modes. A directory of DST that its owner may not write, as the one of SRC, is writable during the copy; \
+                      it gets its mode at the end, also of a copy that is interrupted. Nothing is written through a symbolic link in DST.\n\n\
                       Between two machines: tb5 copy --listen DIR on the one that receives, then tb5 copy SRC HOST:NAME on the other \
                       one, which puts the copy into DIR under that name; HOST: keeps the name of a file, and with -r puts what is in SRC into DIR. Bytes go over all cables with \
                       RDMA between the machines, and over TCP while there is none. Without --key, every machine that reaches the \

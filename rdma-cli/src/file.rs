@@ -79,7 +79,7 @@ pub(crate) struct Replacement {
     existing: Option<Identity>,
     /// `None` if the file goes to standard output.
     folder: Option<PathBuf>,
-    /// The folder, open to sync it: to open it may fail, and not once the file is there under its name.
+    /// The folder, to sync it; opened before the rename, because a failure afterwards would report a complete file as failed.
     opened_folder: Option<File>,
     file: NamedTempFile,
 }

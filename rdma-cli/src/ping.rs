@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
     output.outcome(&report, report.rows())
 }
 
-/// Measures round trips between the Macs `a` and `b`, and those of bare verbs; `progress` counts first the ones and then the others
+/// Measures round trips between the Macs `a` and `b`, and those of bare verbs; `progress` counts the round trips of the session, then those of bare verbs
 pub(crate) fn measure(
     topology: &Topology,
     args: &Ping,

@@ -52,8 +52,8 @@ pub(crate) fn end_check(bar: &ProgressBar, found: u64) {
 
 /// Work of which the end is not known: what it is, and the time so far
 ///
-/// A run of a scenario ends when its programs do, at no virtual time that is known before, and the planner of a cabling does not report its
-/// steps: both show no rate and no time left.
+/// A run of a scenario ends when its programs do, at no virtual time that is known before, and the planner does not report its steps: both
+/// show no rate and no time left.
 pub(crate) fn spinner(name: &'static str) -> ProgressBar {
     show(ProgressBar::new_spinner(), "{spinner} {msg} {elapsed}").with_message(name)
 }

@@ -18,7 +18,7 @@ pub(crate) fn above_bars<T>(stream: &impl IsTerminal, write: impl FnOnce() -> T)
     if BARS.is_hidden() || !stream.is_terminal() { write() } else { BARS.suspend(write) }
 }
 
-/// How often a second bars are drawn, at most
+/// The most drawings in a second
 const RATE: u8 = 20;
 
 /// Standard error if it is a terminal that moves its cursor; nothing is drawn elsewhere

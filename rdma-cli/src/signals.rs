@@ -98,9 +98,16 @@ fn end_message() -> String {
 }
 
 /// Ends the program at once; may be called by a handler
+///
+/// The message is left out if its reader stalls, which would hold up the end.
 fn end(signal: i32, message: &str) {
-    // SAFETY: the bytes are those of the string.
-    unsafe { libc::write(libc::STDERR_FILENO, message.as_ptr().cast(), message.len()) };
+    let mut stderr = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one descriptor is polled, which is on the stack.
+    let has_room = unsafe { libc::poll(&raw mut stderr, 1, 0) } > 0;
+    if has_room {
+        // SAFETY: the bytes are those of the string.
+        unsafe { libc::write(libc::STDERR_FILENO, message.as_ptr().cast(), message.len()) };
+    }
     signal_hook::low_level::exit(exit_code(signal).into());
 }
 
@@ -133,7 +140,7 @@ impl Interrupt {
     /// `nohup` and background jobs of a script work as for other programs.
     pub(crate) fn listen() -> io::Result<Self> {
         let (flag, number) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        // A pipe whose reader stalls would hold up the end of the program.
+        // The first signal has its own message where no bar is drawn.
         let message = if io::stderr().is_terminal() { end_message() } else { String::new() };
         for signal in SIGNALS.into_iter().filter(|signal| !is_ignored(*signal)) {
             let (is_second, message) = (Arc::clone(&flag), message.clone());

@@ -131,7 +131,11 @@ impl Subscriber for Printer {
     }
 
     fn exit(&self, id: &Id) {
-        ENTERED.with_borrow_mut(|entered| entered.pop_if(|last| *last == id.into_u64()));
+        ENTERED.with_borrow_mut(|entered| {
+            // Spans may be left in another order than they were entered in.
+            let last = entered.iter().rposition(|entered| *entered == id.into_u64());
+            last.map(|last| entered.remove(last))
+        });
     }
 }
 

@@ -13,6 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     print!("{plan}");
     println!("above the bound by a factor of at most {}", verify(&cabling, &plan)?);
     for unplug in unplugs(&cabling, &Operation::AllReduce)? {
+        let unplug = unplug?;
         let [left, right] = cabling.cables()[unplug.cable].ends.map(|end| &cabling.hosts()[end]);
         let time = unplug.without.map_or_else(|| "hosts are apart".to_owned(), |time| time.to_string());
         println!("without {left}-{right}: {time}");

@@ -17,58 +17,65 @@ pub struct Unplug {
 
 /// What each cable is worth for an operation: its best time if that cable is unplugged, in the order of the cables
 ///
+/// Each item is planned when it is asked for, which may take long on many hosts.
+///
 /// # Errors
 ///
 /// Those of [`bound`](crate::bound()): [`PlanError::OneHost`], [`PlanError::Disconnected`] for the cabling as it is,
 /// [`PlanError::Root`], [`PlanError::Amounts`], [`PlanError::NothingToSend`], [`PlanError::TooManyHosts`] or
-/// [`PlanError::Overflow`].
-pub fn unplugs(cabling: &Cabling, operation: &Operation) -> Result<Vec<Unplug>, PlanError> {
+/// [`PlanError::Overflow`]. An item has the same for the other cables.
+pub fn unplugs(
+    cabling: &Cabling,
+    operation: &Operation,
+) -> Result<impl Iterator<Item = Result<Unplug, PlanError>>, PlanError> {
     planner::bound(cabling, operation)?;
     let rest = (0..cabling.cables().len()).filter_map(|cable| Some((cable, cabling.without_cable(cable)?)));
-    rest.map(|(cable, rest)| Ok(Unplug { cable, without: connected_bound(&rest, operation)? })).collect()
+    Ok(rest.map(|(cable, rest)| Ok(Unplug { cable, without: connected_bound(&rest, operation)? })))
 }
 
 /// A cable that could be added, and what an operation takes with it
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+///
+/// The smallest is the best: by the time of the operation, then by the diameter.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Addition {
-    /// The hosts that it joins
-    pub ends: [usize; 2],
     /// Seconds per byte of the payload in the best plan with it
     pub with: Ratio,
     /// Hops between the furthest hosts with it
     pub diameter: u64,
+    /// The hosts that it joins
+    pub ends: [usize; 2],
 }
 
-/// The cables that could be added, the best first: by the time of the operation, then by the diameter
+/// The cables that could be added, in the order of the hosts
 ///
 /// `free_ports` says how many more cables each host can take. A cable has `rate` bytes per second in each direction. Cables that
-/// leave the cabling unconnected are not in the list.
+/// leave the cabling unconnected are left out. Each item is planned when it is asked for, which may take long on many hosts; the
+/// upper end of [`size_hint`](Iterator::size_hint) counts the pairs of hosts with free ports.
 ///
 /// # Errors
 ///
-/// [`AdviceError::FreePorts`] if there is not one number for each host, [`AdviceError::Cabling`] for an impossible rate or
-/// too many cables, [`AdviceError::Plan`] if the operation cannot be planned.
-pub fn additions(
-    cabling: &Cabling,
-    operation: &Operation,
+/// [`AdviceError::FreePorts`] if there is not one number for each host. An item has [`AdviceError::Cabling`] for an impossible rate
+/// or too many cables, [`AdviceError::Plan`] if the operation cannot be planned.
+pub fn additions<'a>(
+    cabling: &'a Cabling,
+    operation: &'a Operation,
     rate: u64,
     free_ports: &[usize],
-) -> Result<Vec<Addition>, AdviceError> {
+) -> Result<impl Iterator<Item = Result<Addition, AdviceError>> + use<'a>, AdviceError> {
     let hosts = cabling.hosts().len();
     if free_ports.len() != hosts {
         return Err(AdviceError::FreePorts { numbers: free_ports.len(), hosts });
     }
-    let mut found = Vec::new();
-    for left in (0..hosts).filter(|&host| free_ports[host] > 0) {
-        for right in (left + 1..hosts).filter(|&host| free_ports[host] > 0) {
-            let larger = cabling.with_cable(Cable::new(left, right, rate))?;
-            if let Some(with) = connected_bound(&larger, operation)? {
-                found.push(Addition { ends: [left, right], with, diameter: spread(&larger)?.0 });
-            }
-        }
-    }
-    found.sort_by_key(|addition| (addition.with, addition.diameter, addition.ends));
-    Ok(found)
+    let free: Vec<_> = (0..hosts).filter(|&host| free_ports[host] > 0).collect();
+    let below = |(number, &right): (usize, &usize)| free[..number].iter().map(move |&left| [left, right]);
+    let mut pairs: Vec<_> = free.iter().enumerate().flat_map(below).collect();
+    pairs.sort_unstable();
+    let addition = move |ends: [usize; 2]| {
+        let larger = cabling.with_cable(Cable::new(ends[0], ends[1], rate))?;
+        let with = connected_bound(&larger, operation)?;
+        with.map(|with| Ok(Addition { with, diameter: spread(&larger)?.0, ends })).transpose()
+    };
+    Ok(pairs.into_iter().filter_map(move |ends| addition(ends).transpose()))
 }
 
 fn connected_bound(cabling: &Cabling, operation: &Operation) -> Result<Option<Ratio>, PlanError> {

@@ -1,5 +1,17 @@
 use crate::{AttrMask, Lkey, QpState};
 
+/// Whether memory of `len` bytes from the address `addr` on lies across a 4 GiB boundary, as [`Invalid::CrossesBoundary`] says
+///
+/// ```
+/// use rdma_core::crosses_boundary;
+///
+/// assert!(!crosses_boundary(0xffff_c000, 16_384));
+/// assert!(crosses_boundary(0xffff_c000, 16_385));
+/// ```
+pub const fn crosses_boundary(addr: u64, len: u64) -> bool {
+    addr >> 32 != addr.saturating_add(len.saturating_sub(1)) >> 32
+}
+
 /// An argument that a device does not accept, with its value
 ///
 /// The [`errno`](crate::Error::errno) of each is `EINVAL`.

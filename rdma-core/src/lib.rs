@@ -64,7 +64,7 @@ pub use device::{CompletionQueue, Device, MemoryRegion, QueuePair, Teardown};
 pub use error::{Cause, Error, Resource, Verb};
 pub use frame::{FRAME, frames};
 pub use histogram::Histogram;
-pub use invalid::Invalid;
+pub use invalid::{Invalid, crosses_boundary};
 pub use port::{PortState, PortStatus};
 pub use queue_pair::{QpCapacity, QpInit, QpState, QpType, Transition};
 pub use runtime::{BlockingCall, Runtime, Timer, Work};

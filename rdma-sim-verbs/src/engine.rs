@@ -16,8 +16,8 @@ use crate::errno::{EINVAL, Errno};
 use crate::lifetime;
 use crate::log::log_error;
 use crate::progress::{Progress, Work};
-use crate::reports::Reports;
 use crate::shared::{FabricError, LocalHost, Settings, SharedFabric};
+use crate::silent_outcomes::SilentOutcomes;
 
 /// The simulation, and how its time passes
 pub(crate) struct Engine {
@@ -34,7 +34,7 @@ pub(crate) struct Engine {
     pub(crate) has_events: bool,
     /// Whether the process ends where Apple's provider crashes it.
     crashes: bool,
-    pub(crate) reports: Reports,
+    pub(crate) silent_outcomes: SilentOutcomes,
     progress: Progress,
     /// Polls in a row that found nothing.
     idle: AtomicU32,
@@ -167,7 +167,7 @@ impl Engine {
             link_layer,
             has_events,
             crashes,
-            reports: Reports::new(&settings.model()),
+            silent_outcomes: SilentOutcomes::new(&settings.model()),
             progress,
             idle,
         })

@@ -65,8 +65,8 @@ mod log;
 #[allow(unsafe_code, reason = "promises the layout of objects to `slots`")]
 mod objects;
 mod progress;
-mod reports;
 pub mod shared;
+mod silent_outcomes;
 #[allow(unsafe_code, reason = "leads from the pointers of the ABI to objects")]
 mod slots;
 

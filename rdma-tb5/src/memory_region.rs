@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::fmt;
 use std::ptr::NonNull;
 
-use rdma_core::{Access, Cause, Error, Invalid, Lkey, MemoryRegion, Rkey, Teardown, Verb};
+use rdma_core::{Access, Cause, Error, Invalid, Lkey, MemoryRegion, Rkey, Teardown, Verb, crosses_boundary};
 use rdma_verbs_abi::Mr;
 
 use crate::errno;
@@ -42,7 +42,7 @@ impl VerbsMemoryRegion {
         let is_guarded = device.is_apple && !device.options.is_unguarded;
         let (addr, len) = (mem.addr().get() as u64, mem.len() as u64);
         // Apple's device accepts such memory, and was seen to write what it receives exactly 4 GiB too low.
-        if is_guarded && addr >> 32 != addr.saturating_add(len.saturating_sub(1)) >> 32 {
+        if is_guarded && crosses_boundary(addr, len) {
             return Err(Error::new(Verb::RegMr, Invalid::CrossesBoundary { addr, len }.into()));
         }
         let register = |access: Access| {

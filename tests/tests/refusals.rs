@@ -51,7 +51,7 @@ fn a_protection_domain_is_not_deallocated_after_its_link_was_lost() {
     assert_eq!(stub::PROTECTION_DOMAINS.swap(0, Ordering::Relaxed), 1);
 }
 
-/// Mutant: such memory given to the provider, as it was, which accepts it and writes to other memory of the program.
+/// Mutant: a region that is not checked, as it was: the provider accepts such memory, and the device writes to other memory of the program.
 #[test]
 fn memory_across_a_4_gib_boundary_is_refused() {
     let (_alone, device) = device();

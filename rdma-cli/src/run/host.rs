@@ -1,13 +1,13 @@
 //! The program of a host and the processes that it starts
 
-#![allow(unsafe_code, reason = "between fork and exec")]
-
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid};
 
 use super::output::{Relay, Stream};
 use crate::signals::exit_code;
@@ -69,17 +69,17 @@ impl Host {
         if self.ended.is_none() {
             return false;
         }
-        self.is_there();
+        self.reap_group();
         true
     }
 
-    /// Whether a process of the group exists; reaps orphans of the group that have ended
-    pub(super) fn is_there(&mut self) -> bool {
+    /// Reaps orphans of the group that have ended, and returns whether a process of the group exists
+    pub(super) fn reap_group(&mut self) -> bool {
         // Before its end, the program would lose its exit status.
         if self.has_group && self.ended.is_some() {
-            reap_group(self.pid());
+            while let Ok(Some(_)) = waitpgid(self.group(), WaitOptions::NOHANG) {}
             // The system does not reuse the number of a group while one of its processes exists.
-            if !signal_group(self.pid(), 0) {
+            if test_kill_process_group(self.group()).is_err() {
                 self.has_group = false;
                 self.guard = None;
             }
@@ -88,10 +88,16 @@ impl Host {
     }
 
     /// Sends a signal to the process group
-    pub(super) fn signal(&self, signal: i32) {
+    pub(super) fn signal(&self, signal: Signal) {
         if self.has_group {
-            signal_group(self.pid(), signal);
+            // It fails if the group has ended.
+            let _ = kill_process_group(self.group(), signal);
         }
+    }
+
+    /// The process group, whose number is that of the program
+    fn group(&self) -> Pid {
+        Pid::from_child(&self.child)
     }
 
     /// The exit code as a shell reports it: that of the program, or 128 plus the signal
@@ -129,27 +135,12 @@ pub(super) fn not_started(program: &OsStr, error: &io::Error) -> String {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        self.signal(libc::SIGKILL);
+        self.signal(Signal::KILL);
         if self.ended.is_none() {
             // The program was killed just now; waiting for it cannot fail.
             let _ = self.child.wait();
         }
     }
-}
-
-#[allow(unsafe_code, reason = "no safe interface signals a process group")]
-fn signal_group(group: u32, signal: i32) -> bool {
-    let Ok(group) = i32::try_from(group) else { return false };
-    // SAFETY: the call has no preconditions; it fails if the group does not exist.
-    unsafe { libc::kill(-group, signal) == 0 }
-}
-
-/// Reaps the children of this process in a group that have ended
-#[allow(unsafe_code, reason = "no safe interface waits for a process group")]
-fn reap_group(group: u32) {
-    let Ok(group) = i32::try_from(group) else { return };
-    // SAFETY: no status is written.
-    while unsafe { libc::waitpid(-group, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
 }
 
 /// A shell that kills a process group if the tool is killed

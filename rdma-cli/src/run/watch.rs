@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rdma_sim::FaultKind;
 use rdma_sim_verbs::shared::SharedFabric;
+use rustix::process::Signal;
 
 use super::cause::Cause;
 use super::faults;
@@ -96,7 +97,7 @@ impl<'a, 'f> Watch<'a, 'f> {
             }
             let is_complete = hosts.len() == count || self.stage > Stage::Running;
             let have_ended = hosts.iter().all(|host| host.ended.is_some());
-            if is_complete && have_ended && !hosts.iter_mut().any(Host::is_there) {
+            if is_complete && have_ended && !hosts.iter_mut().any(Host::reap_group) {
                 break;
             }
             self.advance(hosts, is_complete && have_ended);
@@ -159,7 +160,7 @@ impl<'a, 'f> Watch<'a, 'f> {
                 self.terminate(hosts);
             }
         } else if self.stage == Stage::Terminating && self.has_passed(self.policy.grace) {
-            hosts.iter().for_each(|host| host.signal(libc::SIGKILL));
+            hosts.iter().for_each(|host| host.signal(Signal::KILL));
             self.enter(Stage::Killed);
         }
     }
@@ -183,9 +184,9 @@ impl<'a, 'f> Watch<'a, 'f> {
 
     fn terminate(&mut self, hosts: &[Host]) {
         for host in hosts {
-            host.signal(libc::SIGTERM);
+            host.signal(Signal::TERM);
             // A stopped process does not handle SIGTERM before it continues.
-            host.signal(libc::SIGCONT);
+            host.signal(Signal::CONT);
         }
         self.enter(Stage::Terminating);
     }

@@ -1,5 +1,7 @@
 //! `tb5 serve`, and `tb5 copy`, `ping` and `bw` between two machines, here two processes
 
+#[cfg(target_os = "linux")]
+mod beside;
 mod listening;
 mod peers;
 
@@ -256,6 +258,10 @@ fn directories_have_their_modes_after_an_interrupted_copy_between_machines() {
     assert_code(&start(&listener).finish(), 0);
     assert_code(&listener.running.finish(), 0);
     assert_eq!(mode(root.path("copy/locked")), 0o555);
+    // A user who is not root cannot remove what is in them otherwise.
+    for locked in [folder.path("source/locked"), root.path("copy/locked")] {
+        set_mode(locked, 0o755);
+    }
 }
 
 /// Regression: a file got the name of a directory that does not exist.

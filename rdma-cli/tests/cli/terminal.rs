@@ -118,6 +118,16 @@ fn a_ping_counts_the_round_trips_that_were_asked_for() {
     }
 }
 
+/// Catches a planner that does not say how far it is.
+#[test]
+fn a_plan_counts_the_cablings_that_are_tried() {
+    let text = on_a_terminal(&Folder::new(), "topo plan ring:40", &[]);
+    assert!(text.contains("without each cable: ") && text.contains("/40 "), "{text:?}");
+    let (_, further) = text.split_once("with each further cable: ").unwrap_or_else(|| panic!("{text:?}"));
+    // 40 hosts with free ports are 780 pairs.
+    assert!(furthest(further, 780) > 0, "{text:?}");
+}
+
 /// Catches a flood of equal lines.
 #[test]
 fn verbose_counts_an_event_that_repeats() {

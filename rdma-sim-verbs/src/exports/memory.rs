@@ -54,7 +54,7 @@ pub unsafe extern "C" fn ibv_reg_mr(pd: *mut Pd, addr: *mut c_void, length: usiz
         let access = granted.fold(Access::NONE, Access::union);
         // SAFETY: the program keeps the memory until it deregisters it, as the manual page says.
         let region = unsafe { found.device.register(memory, access) }?;
-        Engine::get()?.reports.note_region(memory);
+        Engine::get()?.silent_outcomes.log_region(memory);
         // SAFETY: the contract of all functions.
         unsafe { hold::<PdObject>(pd) };
         let (lkey, rkey) = (region.lkey().0, region.rkey().map_or(0, |rkey| rkey.0));

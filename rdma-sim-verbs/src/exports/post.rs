@@ -75,7 +75,7 @@ unsafe fn post_list<T: Request>(
             Ok(0)
         });
         if has_write {
-            engine.reports.note_write(call);
+            engine.silent_outcomes.log_write(call);
         }
         if posted == Err(ENXIO) {
             engine.crash(call, "the cable of the device was pulled");

@@ -41,8 +41,8 @@ pub enum FabricError {
     },
     /// Another process has held a lock for too long
     #[error(
-        "fabric {fabric:?}: another process has held the lock of {what} for {} s, which processes need for a moment only: end it if \
-         it hangs",
+        "fabric {fabric:?}: another process has held the lock of {what} for {} s, and processes hold it for milliseconds: end that \
+         process if it hangs",
         .limit.as_secs()
     )]
     Locked {

@@ -105,10 +105,9 @@ impl SharedFabric {
         loop {
             let directory = files::base()?.join(name);
             let path = directory.join(MEMORY);
-            let share = |file: &File| match files::is_locked_within(&path, limit, || file.try_lock_shared())?
-            {
+            let share = |file: &File| match files::lock_within(&path, limit, || file.try_lock_shared())? {
                 true => Ok(()),
-                false => Err(locked(name, "its memory".to_owned(), limit)),
+                false => Err(locked(name, "the memory".to_owned(), limit)),
             };
             match wanted.map(|_| make_directory(&directory)) {
                 // The last process of another fabric has removed the directory of all fabrics.
@@ -237,7 +236,7 @@ impl SharedFabric {
     fn log_fault(&self, line: &str, fires: Option<usize>, limit: Duration) -> Result<(), FabricError> {
         let plan = self.settings.check_faults(line)?;
         let lock = files::lock_faults(&self.directory, limit)?
-            .ok_or_else(|| locked(&self.name, "its log of faults".to_owned(), limit))?;
+            .ok_or_else(|| locked(&self.name, "the log of faults".to_owned(), limit))?;
         if fires.is_some_and(|position| self.segment.has_fired(position)) {
             return Ok(());
         }

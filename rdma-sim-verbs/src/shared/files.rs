@@ -2,7 +2,7 @@
 //!
 //! A fabric is a directory. It has the file of the shared memory. For each slot of a process it has a file, which the process locks for as
 //! long as it is in the slot, and a [pipe](WakePipe) that wakes the process. For each host it has a file, which a process locks while it
-//! becomes one of the host. Processes of the fabric hold a shared lock of the memory's file. The last of them removes the directory; if it was killed, the next process
+//! becomes one of the host. For its log of faults it has a file, which a process locks while it writes to the log. Processes of the fabric hold a shared lock of the memory's file. The last of them removes the directory; if it was killed, the next process
 //! that makes or lists fabrics does. Locks end with their process.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -113,16 +113,16 @@ pub(super) fn lock_faults(directory: &Path, limit: Duration) -> Result<Option<Fi
 
 fn lock_alone(path: PathBuf, limit: Duration) -> Result<Option<File>, FabricError> {
     let (path, lock) = open_lock(path)?;
-    let is_mine = is_locked_within(&path, limit, || lock.try_lock())?;
+    let is_mine = lock_within(&path, limit, || lock.try_lock())?;
     Ok(is_mine.then_some(lock))
 }
 
-/// Whether `try_lock` takes the lock of `path` within `limit`
+/// Takes the lock of `path` by `try_lock`; false if another process holds it for all of `limit`
 ///
 /// # Errors
 ///
 /// [`FabricError::Io`] with the path if the system refuses it.
-pub(super) fn is_locked_within(
+pub(super) fn lock_within(
     path: &Path,
     limit: Duration,
     try_lock: impl Fn() -> Result<(), TryLockError>,

@@ -85,7 +85,7 @@ pub(crate) async fn receive(
         backend: carried.backend(),
         role: "receiver",
         peer: peer.to_string(),
-        path: shown(&place),
+        path: place.display().to_string(),
         bytes: received.bytes,
         files: received.files,
         directories: received.directories,

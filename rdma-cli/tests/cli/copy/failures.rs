@@ -204,7 +204,7 @@ fn a_command_that_reaches_the_limit_of_file_size_fails() {
 /// Catches a copy that has certainly failed and is called unconfirmed, and a file of this side that is attributed to the other one.
 #[test]
 fn a_source_that_grows_while_it_is_sent_fails_at_both_sides() {
-    let (folder, root) = (super::with_hole(256 << 20), Folder::new());
+    let (folder, root) = (super::with_hole(1 << 30), Folder::new());
     let listener = Listener::start(&root.path(""), &[]);
     let mut command = tool();
     command.args(listener.send(&[])).arg(folder.path("source")).arg("127.0.0.1:copy");

@@ -1,5 +1,4 @@
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 
 use rdma_sim::Topology;
 
@@ -56,13 +55,18 @@ fn a_process_that_waits_for_a_killed_maker_makes_the_fabric() {
     file.set_len(100_000).unwrap();
     let error = SharedFabric::enter_within(&name, Some(&settings), Duration::ZERO).map(drop).unwrap_err();
     assert!(
-        matches!(error, FabricError::Locked { .. }) && error.to_string().contains("its memory"),
+        matches!(error, FabricError::Locked { .. }) && error.to_string().contains("the memory"),
         "{error}"
     );
+    let (begins, begun) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
-        let made = scope.spawn(|| SharedFabric::create(&name, &settings).map(drop));
-        // Long enough for the other thread to find the lock held, as a rule.
-        std::thread::sleep(Duration::from_millis(5));
+        let made = scope.spawn(|| {
+            begins.send(()).unwrap();
+            SharedFabric::create(&name, &settings).map(drop)
+        });
+        begun.recv().unwrap();
+        // The other thread finds the lock held, unless the system lets it wait for all of this time.
+        std::thread::sleep(Duration::from_millis(20));
         drop(file);
         made.join().unwrap().unwrap();
     });
@@ -96,6 +100,8 @@ fn other_files_are_not_listed_and_empty_directories_are_removed() {
 #[cfg(target_os = "linux")]
 #[test]
 fn memory_is_allocated_before_it_is_used() {
+    use std::os::unix::fs::MetadataExt as _;
+
     let name = name("reserved");
     let fabric = SharedFabric::create(&name, &settings()).unwrap();
     let blocks = || fabric.file.metadata().unwrap().blocks() * 512;
@@ -170,7 +176,7 @@ fn a_log_of_faults_that_another_process_keeps_locked_is_an_error_that_names_it()
     let other = files::lock_faults(fabric.directory(), Duration::ZERO).unwrap().unwrap();
     let error = fabric.log_fault("at 1ms b pause", None, Duration::ZERO).unwrap_err();
     assert!(matches!(error, FabricError::Locked { .. }), "{error}");
-    assert!(error.to_string().contains("its log of faults"), "{error}");
+    assert!(error.to_string().contains("the log of faults"), "{error}");
     drop(other);
     fabric.add_fault("at 1ms b pause").unwrap();
 }

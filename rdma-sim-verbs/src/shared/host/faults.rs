@@ -68,9 +68,14 @@ impl LocalHost {
         self.has_waiting_faults.store(!receivers.waiting.is_empty(), Ordering::Relaxed);
         drop(receivers);
         for FrameFault { mut fault, position } in due {
+            let waiting = FrameFault { fault: fault.clone(), position };
             fault.trigger = Trigger::At(Time::ZERO);
-            if let Err(error) = self.fabric.fire_fault(&fault, position) {
-                log_error(&format!("fault \"{fault}\" does not fire: {error}"));
+            let Err(error) = self.fabric.fire_fault(&fault, position) else { continue };
+            log_error(&format!("fault \"{fault}\" does not fire: {error}"));
+            if matches!(error, FabricError::Locked { .. }) {
+                // The process that hangs may end.
+                self.receivers().waiting.push(waiting);
+                self.has_waiting_faults.store(true, Ordering::Relaxed);
             }
         }
     }

@@ -4,7 +4,7 @@ mod region;
 
 use std::ptr::NonNull;
 
-use rdma_core::{Access, Cause, Error, Invalid, Lkey, Rkey, SendOp, Sge, Status, Verb};
+use rdma_core::{Access, Cause, Error, Invalid, Lkey, Rkey, SendOp, Sge, Status, Verb, crosses_boundary};
 use slotmap::SlotMap;
 
 use self::region::{BOUNDARY, Region, copy};
@@ -85,7 +85,7 @@ impl Memory {
             base += BOUNDARY - (memory.len() as u64 / 2).next_multiple_of(16 * 1024).min(BOUNDARY);
         }
         let rkey = is_remote.then_some(Rkey(lkey.0));
-        self.has_boundary |= self.boundary && base % BOUNDARY + memory.len() as u64 > BOUNDARY;
+        self.has_boundary |= self.boundary && crosses_boundary(base, memory.len() as u64);
         let key = self.regions.insert(Region::new(device, base, lkey, rkey, access, step, memory));
         owner.regions.push(key);
         Registered { key, base, lkey, rkey }
