@@ -35,18 +35,25 @@ pub(crate) fn next_part(bar: &ProgressBar, name: &str) {
     bar.set_message(format!("{name}: "));
 }
 
-/// Says why no byte is counted while both sides of a copy read what the receiver has
-pub(crate) fn begin_check(bar: &ProgressBar) {
-    bar.set_message("checking what is there: ");
+/// Shorter files are compared at once.
+const LONG_FILE: u64 = 1 << 20;
+
+/// Says why no byte is counted while both sides of a copy read what the receiver has of a file of `len` bytes
+pub(crate) fn begin_check(bar: &ProgressBar, len: u64) {
+    if len >= LONG_FILE {
+        bar.set_message("checking what is there: ");
+    }
 }
 
-/// Counts the `found` bytes that the receiver has; the rate and the time left are those of the other bytes
-pub(crate) fn end_check(bar: &ProgressBar, found: u64) {
+/// Counts the `found` bytes that the receiver has of a file of `len` bytes; the rate and the time left are those of the other bytes
+pub(crate) fn end_check(bar: &ProgressBar, len: u64, found: u64) {
     bar.inc(found);
-    // The bar learns its new position with the message, and without `found` the rate so far stays.
-    bar.set_message("");
-    if found > 0 {
-        bar.reset_eta();
+    if len >= LONG_FILE {
+        // The bar learns its new position with the message, and without `found` the rate so far stays.
+        bar.set_message("");
+        if found > 0 {
+            bar.reset_eta();
+        }
     }
 }
 

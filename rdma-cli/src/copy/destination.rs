@@ -75,7 +75,8 @@ impl Destination {
                 let found =
                     if path == folder.root { fs::metadata(&path) } else { fs::symlink_metadata(&path) };
                 let found = found.ok().filter(fs::Metadata::is_dir);
-                let mode = mode(&found.with_context(|| at(&path, "is not a directory: remove it first"))?);
+                let mode =
+                    full_mode(&found.with_context(|| at(&path, "is not a directory: remove it first"))?);
                 let is_locked = mode & 0o300 != 0o300 && mode & 0o700 == entry.mode & 0o700;
                 // It fails for a directory of another user, in which no file can be created.
                 if is_locked && set_mode(&path, mode | 0o700).is_ok() {
@@ -84,7 +85,7 @@ impl Destination {
             }
             done => {
                 done.with_context(created)?;
-                let mode = mode(&fs::metadata(&path).with_context(created)?);
+                let mode = full_mode(&fs::metadata(&path).with_context(created)?);
                 folder.unlocked.push((path, mode & (entry.mode | 0o7077)));
             }
         }
@@ -192,7 +193,8 @@ fn create(path: &Path, mode: u32) -> io::Result<()> {
     fs::DirBuilder::new().mode(mode | 0o700).create(path)
 }
 
-fn mode(found: &fs::Metadata) -> u32 {
+/// The mode with the bits beyond the rights, such as that by which new files get the group of their directory
+fn full_mode(found: &fs::Metadata) -> u32 {
     std::os::unix::fs::MetadataExt::mode(found) & 0o7777
 }
 

@@ -104,11 +104,7 @@ impl<'a, D: Device> Receiver<'a, D> {
     async fn receive_file(&mut self, entry: &Entry, len: u64) -> Result<()> {
         let file = self.destination.file(entry)?;
         self.incomplete.replace(Some(file));
-        // A short file is compared at once.
-        let is_long = len > PIECE as u64;
-        if is_long {
-            progress::begin_check(self.progress);
-        }
+        progress::begin_check(self.progress, len);
         let Present { len: present, mut hasher, is_destination } = self.present(entry).await?;
         let mut answer = present.to_le_bytes().to_vec();
         answer.extend(hasher.finalize().as_bytes());
@@ -125,11 +121,7 @@ impl<'a, D: Device> Receiver<'a, D> {
             }
         }
         self.received.resumed += start;
-        if is_long {
-            progress::end_check(self.progress, start);
-        } else {
-            self.progress.inc(start);
-        }
+        progress::end_check(self.progress, len, start);
         let mut rest = len.checked_sub(start).context(UNEXPECTED)?;
         while rest > 0 {
             self.interrupt.check()?;

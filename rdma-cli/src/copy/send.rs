@@ -161,11 +161,7 @@ impl<'a, D: Device> Sender<'a, D> {
 
     /// Says where the file begins, and returns the hash of everything before: what the receiver has, or nothing
     async fn hash_of_present(&mut self, source: &mut Source) -> Result<blake3::Hasher> {
-        // A short file is compared at once.
-        let is_long = source.len() > PIECE as u64;
-        if is_long {
-            progress::begin_check(self.progress);
-        }
+        progress::begin_check(self.progress, source.len());
         let present = next(self.session).await?;
         let Some((len, hash)) = present.split_first_chunk() else { bail!(UNEXPECTED) };
         let mut start = u64::from_le_bytes(*len);
@@ -187,11 +183,7 @@ impl<'a, D: Device> Sender<'a, D> {
             (start, hasher) = (0, blake3::Hasher::new());
         }
         self.sent.resumed += start;
-        if is_long {
-            progress::end_check(self.progress, start);
-        } else {
-            self.progress.inc(start);
-        }
+        progress::end_check(self.progress, source.len(), start);
         self.session.send_bytes(&start.to_le_bytes()).await?;
         Ok(hasher)
     }

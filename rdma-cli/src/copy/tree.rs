@@ -33,11 +33,12 @@ pub(crate) fn read(root: &Path) -> Result<Vec<Entry>> {
         } else {
             bail!(at(&full, "is not a regular file, directory or symbolic link"));
         };
-        entries.push(Entry { path, mode: mode(&found), kind });
+        entries.push(Entry { path, mode: rights(&found), kind });
     }
     Ok(entries)
 }
 
-pub(crate) fn mode(found: &Metadata) -> u32 {
+/// The rights of owner, group and others, which are copied
+fn rights(found: &Metadata) -> u32 {
     std::os::unix::fs::MetadataExt::mode(found) & 0o777
 }
