@@ -83,7 +83,7 @@ fn has_events(command: &clap::Command) -> bool {
     !WITHOUT_EVENTS.contains(&command.get_name())
 }
 
-/// A command whose subcommands, and which itself, has an option
+/// Adds an option to a command and to each of its subcommands
 fn with(command: clap::Command, option: &Arg) -> clap::Command {
     command.arg(option).mut_subcommands(|command| with(command, option))
 }

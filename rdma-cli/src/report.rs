@@ -106,7 +106,7 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// The same of text in lines, whose ends stay
+/// Text with its control characters replaced, but for the ends of its lines
 pub(crate) fn plain_lines(text: &str) -> String {
     text.lines().map(plain).collect::<Vec<_>>().join("\n")
 }
@@ -172,7 +172,7 @@ pub(crate) fn note(text: &str) {
     let _ = print_to_standard_error(&format!("tb5: {}\n", plain(text)));
 }
 
-/// An error and its sources; a source whose text is a part of what stands before is left out
+/// The text of an error and of its sources, without a source whose text stands before it
 ///
 /// The form `{error:#}` repeats the text of a source that an error includes in its own.
 pub(crate) fn with_sources(error: &anyhow::Error) -> String {

@@ -95,7 +95,7 @@ impl Host {
         }
     }
 
-    /// The process group, whose number is that of the program
+    /// The process group of the program, which has the number of the program
     fn group(&self) -> Pid {
         Pid::from_child(&self.child)
     }

@@ -258,7 +258,7 @@ fn directories_have_their_modes_after_an_interrupted_copy_between_machines() {
     assert_code(&start(&listener).finish(), 0);
     assert_code(&listener.running.finish(), 0);
     assert_eq!(mode(root.path("copy/locked")), 0o555);
-    // A user who is not root cannot remove what is in them otherwise.
+    // Only root could remove the files of a locked directory.
     for locked in [folder.path("source/locked"), root.path("copy/locked")] {
         set_mode(locked, 0o755);
     }

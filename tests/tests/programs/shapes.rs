@@ -118,7 +118,7 @@ fn a_pulled_cable_and_a_lost_message_end_in_an_error() {
     }
 }
 
-/// Regression: on addresses that the system happened to choose so, a shape failed in one of some hundred runs, and nothing said why.
+/// Regression: a shape failed when the system had mapped its memory across a boundary, and nothing said why.
 #[test]
 fn memory_across_a_4_gib_boundary_loses_data_and_standard_error_names_the_rule() {
     for (code, said) in run("misplaced", "mesh", 200_000, &Topology::pair(), "tb5", None) {
