@@ -67,10 +67,10 @@ impl LocalHost {
         let due: Vec<_> = receivers.waiting.extract_if(.., is_due).collect();
         self.has_waiting_faults.store(!receivers.waiting.is_empty(), Ordering::Relaxed);
         drop(receivers);
-        for FrameFault { mut fault, position } in due {
-            let waiting = FrameFault { fault: fault.clone(), position };
+        for waiting in due {
+            let mut fault = waiting.fault.clone();
             fault.trigger = Trigger::At(Time::ZERO);
-            let Err(error) = self.fabric.fire_fault(&fault, position) else { continue };
+            let Err(error) = self.fabric.fire_fault(&fault, waiting.position) else { continue };
             log_error(&format!("fault \"{fault}\" does not fire: {error}"));
             if matches!(error, FabricError::Locked { .. }) {
                 // The process that hangs may end.
