@@ -55,12 +55,21 @@ pub(crate) fn require_other(
     written: &Path,
     read: impl IntoIterator<Item = impl AsRef<Path>>,
 ) -> Result<(), Failure> {
-    let place = |path: &Path| if is_standard(path) { None } else { fs::canonicalize(path).ok() };
-    let Some(place_of_written) = place(written) else { return Ok(()) };
-    if read.into_iter().any(|path| place(path.as_ref()).as_ref() == Some(&place_of_written)) {
+    if read.into_iter().any(|path| is_same(written, path.as_ref())) {
         return Err(Failure::Usage(at(written, "is read and would be replaced: write another name")));
     }
     Ok(())
+}
+
+/// Whether two paths lead to the same file, which need not exist yet
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| {
+        let folder =
+            path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+        let new = || Some(fs::canonicalize(folder).ok()?.join(path.file_name()?));
+        if is_standard(path) { None } else { fs::canonicalize(path).ok().or_else(new) }
+    };
+    place(one).is_some_and(|one| place(other) == Some(one))
 }
 
 /// How errors name a temporary file
@@ -177,6 +186,15 @@ impl Replacement {
         self.file.as_file_mut().read(into).with_context(|| at(&self.path, "cannot be read again"))
     }
 
+    /// Work for another thread: waits until what was written so far is on the disk; of a file for standard output, it does nothing
+    pub(crate) fn to_sync(&self) -> Result<impl FnOnce() -> Result<()> + Send + use<>> {
+        let path = self.path.clone();
+        let written = move || at(&path, "cannot be written");
+        let file = self.folder.is_some().then(|| self.file.as_file().try_clone());
+        let file = file.transpose().with_context(&written)?;
+        Ok(move || file.map_or(Ok(()), |file| file.sync_all().with_context(written)))
+    }
+
     /// Drops what was written so far
     pub(crate) fn restart(&mut self) -> Result<()> {
         let file = self.file.as_file_mut();
@@ -195,7 +213,12 @@ impl Replacement {
             return Ok(None);
         }
         let kept = || at(&rest, "the incomplete file cannot be kept");
-        if self.file.as_file().metadata().with_context(kept)?.len() == 0 {
+        let own = self.file.as_file().metadata().with_context(kept)?;
+        if own.len() == 0 {
+            return Ok(None);
+        }
+        // Anything else under its name is left alone.
+        if fs::symlink_metadata(&rest).is_ok_and(|found| !is_own_file(&found, &own)) {
             return Ok(None);
         }
         self.file.persist(&rest).map_err(|error| error.error).with_context(kept)?;
@@ -425,6 +448,18 @@ mod tests {
             change(&path);
             assert_eq!(file.keep().unwrap().is_some(), is_kept, "{name}");
         }
+    }
+
+    /// Catches something under the name of a rest that is replaced and was not made by a copy.
+    #[test]
+    fn a_rest_replaces_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, rest) = (folder.path().join("file"), folder.path().join(".file.tb5-partial"));
+        std::os::unix::fs::symlink("elsewhere", &rest).unwrap();
+        let mut file = Replacement::create(&path, 0o644).unwrap();
+        file.write(b"half").unwrap();
+        assert_eq!(file.keep().unwrap(), None);
+        assert_eq!(fs::read_link(&rest).unwrap(), Path::new("elsewhere"));
     }
 
     /// Catches the name of a temporary file in a message, and a kind that is lost, by which a peer is told the reason.

@@ -326,7 +326,7 @@ fn an_existing_destination_keeps_its_mode() {
 
 /// A library of `code`, in `folder`
 #[cfg(target_os = "linux")]
-fn compiled(folder: &Folder, code: &str) -> PathBuf {
+pub(crate) fn compiled(folder: &Folder, code: &str) -> PathBuf {
     let (library, code) = (folder.path("library.so"), folder.write("library.c", code));
     let compiled =
         program("cc").args(["-shared", "-fPIC", "-D_GNU_SOURCE", "-o"]).arg(&library).arg(code).status();

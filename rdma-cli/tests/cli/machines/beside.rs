@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::process::Stdio;
 
 use super::Listener;
+use crate::copy::compiled;
 use crate::support::{Folder, Running, assert_code, eventually, tool};
 
 /// Catches threads that each connection starts and that stay for seconds, until the system has no more of them and the server ends.
@@ -43,6 +44,42 @@ fn a_server_answers_while_it_compares_files() {
     assert_code(&server.ask("ping", &["--count", "3"]), 0);
     copy.signal(libc::SIGINT);
     assert_code(&copy.finish(), 130);
+    server.running.signal(libc::SIGINT);
+    assert_code(&server.running.finish(), 0);
+}
+
+/// Catches a server that waits for the disk without a look at its other peers: a library is loaded, whose sync ends when a file exists.
+#[test]
+fn a_server_answers_while_it_syncs_a_file() {
+    const SLOW_SYNC: &str = r#"
+        #include <fcntl.h>
+        #include <stdlib.h>
+        #include <sys/stat.h>
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        int fsync(int fd) {
+            struct stat found;
+            close(open(getenv("SYNC_BEGUN"), O_CREAT | O_WRONLY, 0600));
+            for (int i = 0; i < 6000 && stat(getenv("SYNC_ENDS"), &found); i++) usleep(10000);
+            return syscall(SYS_fsync, fd);
+        }
+    "#;
+    let (folder, root) = (Folder::new(), Folder::new());
+    let library = compiled(&folder, SLOW_SYNC);
+    let source = folder.write("source", b"content");
+    let mut command = tool();
+    command.args(["serve", "--into"]).arg(root.path("")).env("LD_PRELOAD", library);
+    command.env("SYNC_BEGUN", folder.path("begun")).env("SYNC_ENDS", folder.path("ends"));
+    let server = Listener::of(&mut command);
+    let mut copy = tool();
+    copy.args(server.send(&[])).arg(source).arg("127.0.0.1:");
+    let copy = Running::start(copy.stdout(Stdio::null()).stderr(Stdio::null()));
+    eventually(|| folder.path("begun").exists());
+    assert_code(&server.ask("ping", &["--count", "3"]), 0);
+    assert!(!root.path("source").exists());
+    folder.write("ends", b"");
+    assert_code(&copy.finish(), 0);
+    assert_eq!(fs::read(root.path("source")).unwrap(), b"content");
     server.running.signal(libc::SIGINT);
     assert_code(&server.running.finish(), 0);
 }
