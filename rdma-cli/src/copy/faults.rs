@@ -1,15 +1,17 @@
 //! The faults of a copy between two simulated Macs
 
+use std::time::Duration;
+
 use rdma_core::Time;
 use rdma_sim::fault::Target;
-use rdma_sim::{Fault, FaultPlan, Trigger};
+use rdma_sim::{Fault, FaultKind, FaultPlan, Net, Trigger};
 
 use crate::failure::Failure;
 use crate::{fault_text, mac};
 
 /// Faults of the ports at both ends of the cables
-#[derive(Debug, Default)]
-pub(crate) struct Faults(Vec<Fault>);
+#[derive(Debug)]
+pub(crate) struct Faults(FaultPlan);
 
 impl Faults {
     /// Parses the texts of all options
@@ -19,36 +21,59 @@ impl Faults {
         let plans = plans.collect::<Result<Vec<_>, _>>()?;
         let faults: Vec<_> = plans.into_iter().flat_map(|FaultPlan(faults)| faults).collect();
         faults.iter().try_for_each(|fault| require_cable(fault, cables))?;
-        Ok(Self(faults))
+        Ok(FaultPlan(faults).into())
     }
 
     pub(crate) fn plan(&self) -> FaultPlan {
-        FaultPlan(self.0.clone())
+        self.0.clone()
     }
 
-    /// When the last of them fires, as far as that is known before
+    /// When none of those that fire at a time changes anything any more
     pub(crate) fn end(&self) -> Time {
-        self.0.iter().map(time).max().unwrap_or(Time::ZERO)
-    }
-
-    /// The faults, and which of them came after the copy had ended at `end`
-    pub(crate) fn describe(&self, end: Time) -> String {
-        let text = |fault: &Fault| {
-            let late = if time(fault) > end { " (after the copy)" } else { "" };
-            format!("{fault}{late}")
+        let end = |fault: &Fault| match fault.trigger {
+            Trigger::At(time) => time + outage(fault),
+            _ => Time::ZERO,
         };
-        self.0.iter().map(text).collect::<Vec<_>>().join("; ")
+        self.0.0.iter().map(end).max().unwrap_or(Time::ZERO)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// The longest outage that may begin at any time
+    pub(crate) fn longest_outage(&self) -> Duration {
+        let waits_for_frames = |fault: &&Fault| matches!(fault.trigger, Trigger::AfterFrames(_));
+        self.0.0.iter().filter(waits_for_frames).map(outage).max().unwrap_or_default()
+    }
+
+    /// The faults, and which of them have not fired by now, at the end of the copy
+    pub(crate) fn describe(&self, net: &Net) -> String {
+        let text = |fault: &Fault| {
+            let missing = if has_fired(fault, net) { "" } else { " (did not fire during the copy)" };
+            format!("{fault}{missing}")
+        };
+        self.0.0.iter().map(text).collect::<Vec<_>>().join("; ")
     }
 }
 
-fn time(fault: &Fault) -> Time {
-    match fault.trigger {
-        Trigger::At(time) => time,
-        _ => Time::ZERO,
+impl From<FaultPlan> for Faults {
+    fn from(plan: FaultPlan) -> Self {
+        Self(plan)
+    }
+}
+
+/// How long the cable is out by itself
+fn outage(fault: &Fault) -> Duration {
+    match fault.kind {
+        FaultKind::Flap { down } => down,
+        _ => Duration::ZERO,
+    }
+}
+
+fn has_fired(fault: &Fault, net: &Net) -> bool {
+    match (&fault.trigger, &fault.target) {
+        (Trigger::At(time), _) => *time <= net.now(),
+        (Trigger::AfterFrames(frames), Target::Port { host, device }) => {
+            net.cable_stats(host, device).is_some_and(|[sent, _]| sent.frames >= (*frames).max(1))
+        }
+        _ => false,
     }
 }
 
@@ -78,16 +103,18 @@ mod tests {
         Faults::parse(&texts, cables)
     }
 
+    /// Catches options after the first that are left out, and outages that are taken for shorter.
     #[test]
     fn faults_of_all_options_count() {
         let faults = parse(&["at 2ms a:rdma_en2 unplug; at 8ms a:rdma_en2 replug", "b:rdma_en3 lose 3"], 2);
         let faults = faults.unwrap();
-        assert_eq!(faults.end(), Time::from_nanos(8_000_000));
-        let described = faults.describe(Time::from_nanos(3_000_000));
-        let expected =
-            "at 2ms a:rdma_en2 unplug; at 8ms a:rdma_en2 replug (after the copy); at 0s b:rdma_en3 lose 3";
-        assert_eq!(described, expected);
-        assert!(parse(&[], 1).unwrap().is_empty());
+        assert_eq!((faults.end(), faults.longest_outage()), (Time::from_nanos(8_000_000), Duration::ZERO));
+        let flaps =
+            ["at 3ms a:rdma_en2 flap 2s", "after 5 frames b:rdma_en2 flap 30s", "at 1s a:rdma_en2 lose 1"];
+        let faults = parse(&flaps, 1).unwrap();
+        assert_eq!(faults.end(), Time::from_nanos(2_003_000_000));
+        assert_eq!(faults.longest_outage(), Duration::from_secs(30));
+        assert_eq!(parse(&[], 1).unwrap().end(), Time::ZERO);
     }
 
     /// Catches faults that would have no effect.

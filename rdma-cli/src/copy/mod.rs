@@ -82,13 +82,12 @@ fn simulate(args: &Copy, src: &Path, dst: &Path, output: Output) -> anyhow::Resu
         path: written(dst).into(),
         topology: mac::topology(cables),
         cables,
-        faults: faults.plan(),
-        last_fault: faults.end(),
+        faults,
         seed,
         keeps_records: false,
     };
     let copied = simulation.run(&progress, &interrupt)?;
-    let faults = (!faults.is_empty()).then(|| ("faults", faults.describe(copied.end)));
+    let faults = (!copied.faults.is_empty()).then(|| ("faults", copied.faults.clone()));
     let earlier = words::earlier(&copied.received);
     output.outcome(&copied.result, copied.rows(src, dst).into_iter().chain(faults).chain(earlier))
 }

@@ -9,6 +9,7 @@ use rdma_sim::{FaultPlan, History, LineRate, Sim, Topology};
 use serde::Serialize;
 
 use super::destination::{Destination, prepare};
+use super::faults::Faults;
 use super::receive::Received;
 use super::send::Sources;
 use super::transfer::{Done, Transfer};
@@ -47,8 +48,7 @@ pub(crate) struct Simulation {
     pub(crate) path: PathBuf,
     pub(crate) topology: Topology,
     pub(crate) cables: u8,
-    pub(crate) faults: FaultPlan,
-    pub(crate) last_fault: Time,
+    pub(crate) faults: Faults,
     pub(crate) seed: u64,
     pub(crate) keeps_records: bool,
 }
@@ -61,6 +61,8 @@ pub(crate) struct Copied {
     pub(crate) start: Time,
     /// When the sender had the confirmation of the receiver
     pub(crate) end: Time,
+    /// The faults, and which of them have not fired
+    pub(super) faults: String,
     pub(crate) history: History,
 }
 
@@ -74,25 +76,23 @@ impl Simulation {
             path: dst.to_owned(),
             topology: topology.clone(),
             cables: 1,
-            faults: FaultPlan::none(),
-            last_fault: Time::ZERO,
+            faults: FaultPlan::none().into(),
             seed: 0,
             keeps_records: false,
         })
     }
 
     pub(crate) fn run(self, progress: &ProgressBar, interrupt: &Interrupt) -> Result<Copied> {
-        let Self { sources, destination, path, topology, cables, faults, last_fault, seed, keeps_records } =
-            self;
+        let Self { sources, destination, path, topology, cables, faults, seed, keeps_records } = self;
         let wall = Wall::start();
         let (shown, interrupt) = (progress.clone(), interrupt.clone());
-        let transfer =
-            Transfer { sources, destination, path, progress: shown, interrupt, cables, last_fault };
-        let sim = Sim::new().seed(seed).topology(topology).faults(faults);
+        let plan = faults.plan();
+        let transfer = Transfer { sources, destination, path, progress: shown, interrupt, cables, faults };
+        let sim = Sim::new().seed(seed).topology(topology).faults(plan);
         let sim = if keeps_records { sim.keep_records() } else { sim };
         let run = sim.run(async |net| transfer.run(&net).await);
         progress.finish_and_clear();
-        let Done { received, start, end, reconnects, retransmitted_bytes } = run.value?;
+        let Done { received, start, end, reconnects, retransmitted_bytes, faults } = run.value?;
 
         let virtual_seconds = (end - start).as_secs_f64();
         let copied = received.bytes - received.resumed;
@@ -118,7 +118,7 @@ impl Simulation {
             seed,
             trace_digest: run.digest.to_string(),
         };
-        Ok(Copied { result, received, start, end, history: run.history })
+        Ok(Copied { result, received, start, end, faults, history: run.history })
     }
 }
 

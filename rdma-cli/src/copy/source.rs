@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
 
 use super::agreed::PIECE;
+use super::tree::rights;
 use crate::failure::at;
 use crate::file::{Identity, require_regular, spool, without_path};
 
@@ -69,7 +70,7 @@ impl Source {
         if self.is_standard_input {
             return 0o666;
         }
-        std::os::unix::fs::MetadataExt::mode(&self.found)
+        rights(&self.found)
     }
 
     /// Fails if `destination` is the same file under this or another name

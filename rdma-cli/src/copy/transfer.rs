@@ -15,6 +15,7 @@ use rdma_sim::Net;
 
 use super::agreed::{DIFFERS, PIECE, PIECES, Stalled};
 use super::destination::Destination;
+use super::faults::Faults;
 use super::receive::{Received, Receiver};
 use super::send::{Sender, Sources};
 use super::words::remedy;
@@ -35,7 +36,7 @@ pub(crate) struct Transfer {
     pub(crate) progress: ProgressBar,
     pub(crate) interrupt: Interrupt,
     pub(crate) cables: u8,
-    pub(crate) last_fault: Time,
+    pub(crate) faults: Faults,
 }
 
 /// A completed transfer
@@ -48,6 +49,8 @@ pub(crate) struct Done {
     /// How often the path of a cable was made again.
     pub(crate) reconnects: u32,
     pub(crate) retransmitted_bytes: u64,
+    /// The faults, and which of them have not fired
+    pub(crate) faults: String,
 }
 
 impl Transfer {
@@ -56,7 +59,7 @@ impl Transfer {
         // A session gets half of the receive memory.
         let options =
             NodeOptions::new().max_peers(1).max_message(PIECE).send_memory(memory).receive_memory(2 * memory);
-        let Self { sources, mut destination, path, progress, interrupt, cables, last_fault } = self;
+        let Self { sources, mut destination, path, progress, interrupt, cables, faults } = self;
         let [a, b] = mac::connect(net, &options, cables).await?;
         let start = net.now();
         let incomplete = RefCell::new(None);
@@ -66,7 +69,7 @@ impl Transfer {
         let copied = {
             let sender = Sender::new(&a, &unseen, &interrupt, &hashes);
             let both = try_join(sender.send(sources), receiver.receive());
-            match select(pin!(both), pin!(stalled(net, &progress, last_fault))).await {
+            match select(pin!(both), pin!(stalled(net, &b, &faults))).await {
                 Either::Left((copied, _)) => copied,
                 Either::Right(_) => Err(Stalled.into()),
             }
@@ -80,23 +83,25 @@ impl Transfer {
             copied => copied?,
         };
         ensure!(sent.hash == received.hash, DIFFERS);
-        let end = net.now();
+        let (end, faults) = (net.now(), faults.describe(net));
         let (reconnects, retransmitted_bytes) = repairs([&a, &b]);
         // Both sides know the outcome: a cable that is out by now changes nothing.
         let _ = timeout(&*net.runtime(), PATIENCE, join(a.close(), b.close())).await;
-        Ok(Done { received, start, end, reconnects, retransmitted_bytes })
+        Ok(Done { received, start, end, reconnects, retransmitted_bytes, faults })
     }
 }
 
 /// Waits until nothing arrives any more, and no fault can change that
-async fn stalled(net: &Net, progress: &ProgressBar, last_fault: Time) {
-    let mut arrived = progress.position();
+async fn stalled(net: &Net, receiver: &Session<AnyDevice>, faults: &Faults) {
+    let arrived = || receiver.snapshot().messages_received;
+    let mut before = arrived();
     loop {
-        net.sleep(PATIENCE).await;
-        if arrived == progress.position() && net.now() >= last_fault + PATIENCE {
+        net.sleep(PATIENCE + faults.longest_outage()).await;
+        let now = arrived();
+        if now == before && net.now() >= faults.end() + PATIENCE {
             return;
         }
-        arrived = progress.position();
+        before = now;
     }
 }
 

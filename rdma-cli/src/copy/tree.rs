@@ -39,6 +39,6 @@ pub(crate) fn read(root: &Path) -> Result<Vec<Entry>> {
 }
 
 /// The rights of owner, group and others, which are copied
-fn rights(found: &Metadata) -> u32 {
+pub(super) fn rights(found: &Metadata) -> u32 {
     std::os::unix::fs::MetadataExt::mode(found) & 0o777
 }

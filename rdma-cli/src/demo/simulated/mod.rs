@@ -61,7 +61,7 @@ pub(super) fn run(args: &Demo, output: Output) -> Result<()> {
     let interrupt = Interrupt::listen()?;
     let wall = Wall::start();
     require_writable(&args.out).context("the report")?;
-    let machine = recorded::this_machine();
+    let machine = recorded::this_machine()?;
     let machine_devices = devices::list(&machine);
     output.announce(&format!(
         "backend: simulator ({MACS} Macs, one Thunderbolt 5 cable between any two; times are virtual)"
@@ -74,6 +74,7 @@ pub(super) fn run(args: &Demo, output: Output) -> Result<()> {
     }
     let found = collect(args, machine_devices, &interrupt, output)?;
     let results = found.comparisons();
+    interrupt.check()?;
     write_all(&args.out, &page::page(&found, &results, args.seed)).context("the report")?;
     let report = DemoResult {
         backend: SIMULATOR,
@@ -125,6 +126,7 @@ fn collect(args: &Demo, machine: DeviceList, interrupt: &Interrupt, output: Outp
     step("goodput by size")?;
     let bytes = Sizes::parse("4KiB..4MiB", crate::sizes::MAX_BW).map_err(anyhow::Error::msg)?;
     let measure = |in_flight| {
+        interrupt.check()?;
         let machines = Machines::default();
         bw::measure(
             &topology,
@@ -136,28 +138,29 @@ fn collect(args: &Demo, machine: DeviceList, interrupt: &Interrupt, output: Outp
     let bw = [measure(1)?, measure(8)?];
     step("copy of a directory")?;
     let files = Files::create(0)?;
-    let copy = |to: &Path, faults: FaultPlan, last_fault, keeps_records| {
+    let copy = |to: &Path, faults: FaultPlan, keeps_records| {
         let simulation = Simulation::of_directory(files.source(), to, &topology)?;
-        let simulation = Simulation { faults, last_fault, seed, keeps_records, ..simulation };
+        let simulation = Simulation { faults: faults.into(), seed, keeps_records, ..simulation };
         let copied = simulation.run(&hidden, interrupt)?;
         compare(files.source(), to)?;
         anyhow::Ok(copied)
     };
-    let undisturbed = copy(&files.copy(0), FaultPlan::none(), rdma_core::Time::ZERO, false)?;
+    let undisturbed = copy(&files.copy(0), FaultPlan::none(), false)?;
     step("all_reduce")?;
     let all_reduce = |faults, keeps_records| {
+        interrupt.check()?;
         AllReduce { topology: &topology, bytes: VECTOR, seed, faults, keeps_records }.run()
     };
     let reduced = all_reduce(FaultPlan::none(), false)?;
     ensure!(reduced.row.is_right(), "the result of the all_reduce is wrong");
     step("an unplugged cable")?;
     let took = undisturbed.end - undisturbed.start;
-    let copy_unplugged = unplug::during(undisturbed.start, took, |faults, last| {
-        let copied = copy(&files.copy(1), faults, last, true)?;
+    let copy_unplugged = unplug::during(undisturbed.start, took, |faults| {
+        let copied = copy(&files.copy(1), faults, true)?;
         Ok((copied.end - copied.start, copied.history))
     })?;
     let took = std::time::Duration::from_nanos(reduced.row.time_ns);
-    let all_reduce_unplugged = unplug::during(reduced.start, took, |faults, _| {
+    let all_reduce_unplugged = unplug::during(reduced.start, took, |faults| {
         let reduced = all_reduce(faults, true)?;
         ensure!(reduced.row.is_right(), "the result of the all_reduce is wrong");
         Ok((std::time::Duration::from_nanos(reduced.row.time_ns), reduced.history))

@@ -33,14 +33,14 @@ impl Unplugged {
 pub(super) fn during(
     start: Time,
     took: Duration,
-    work: impl FnOnce(FaultPlan, Time) -> Result<(Duration, History)>,
+    work: impl FnOnce(FaultPlan) -> Result<(Duration, History)>,
 ) -> Result<(Unplugged, History)> {
     let middle = start + took / 2;
     let fault =
         |at: Time, kind: &str| format!("at {}ns a:{} {kind}", at.as_nanos(), mac::device(0)).parse::<Fault>();
     let faults = FaultPlan(vec![fault(middle, "unplug")?, fault(middle + OUTAGE, "replug")?]);
     let text = faults.to_string();
-    let (time, history) = work(faults, middle + OUTAGE)?;
+    let (time, history) = work(faults)?;
     let unplugged = Unplugged {
         faults: text,
         time_ns: time.as_nanos() as u64,

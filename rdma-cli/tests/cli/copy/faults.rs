@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{noise, with_source};
-use crate::support::{assert_code, assert_failed, json, stdout, tool};
+use crate::support::{Folder, assert_code, assert_failed, json, stdout, tool};
 
 #[test]
 fn a_copy_goes_on_when_a_cable_is_back_or_another_is_left() {
@@ -23,10 +23,50 @@ fn a_copy_goes_on_when_a_cable_is_back_or_another_is_left() {
     }
     let output = tb5!["copy", "--fault", "a:rdma_en2 slow 50%; at 9s a:rdma_en2 unplug", &from, &to];
     assert!(
-        stdout(&output).contains("at 0s a:rdma_en2 slow 50%; at 9s a:rdma_en2 unplug (after the copy)"),
+        stdout(&output)
+            .contains("at 0s a:rdma_en2 slow 50%; at 9s a:rdma_en2 unplug (did not fire during the copy)"),
         "{}",
         stdout(&output)
     );
+}
+
+/// Regression: an outage of a flap was no reason to wait, and a fault that had waited for frames in vain was listed as if it had fired.
+#[test]
+fn a_copy_waits_for_the_end_of_a_flap_and_names_faults_that_did_not_fire() {
+    let content = noise(4 << 20, 9);
+    let folder = with_source(&content);
+    let (from, to) = (folder.path("source"), folder.path("copy"));
+    for (fault, described) in [
+        ("at 200us a:rdma_en2 flap 30s", ""),
+        ("after 20 frames a:rdma_en2 flap 30s", ""),
+        ("after 999999999 frames a:rdma_en2 unplug", " (did not fire during the copy)"),
+    ] {
+        let output = tb5!["copy", "--fault", fault, &from, &to];
+        assert_code(&output, 0);
+        assert!(fs::read(&to).unwrap() == content, "{fault}");
+        let text = stdout(&output);
+        assert!(text.contains(&format!("{fault}{described}\n")), "{text}");
+    }
+}
+
+/// Regression: a tree of empty files was taken for a stalled copy: only bytes of files counted.
+#[test]
+fn a_copy_of_empty_files_does_not_stall() {
+    let folder = Folder::new();
+    folder.directory("source");
+    for number in 0..2_000 {
+        folder.write(&format!("source/{number}"), b"");
+    }
+    // A slow cable stands for more files than a test can make.
+    let output = tb5![
+        "copy",
+        "-r",
+        "--fault",
+        "at 0s a:rdma_en2 delay 10ms",
+        folder.path("source"),
+        folder.path("copy")
+    ];
+    assert_code(&output, 0);
 }
 
 #[test]
