@@ -45,11 +45,12 @@ impl Listed {
 }
 
 pub(crate) fn run(args: &Devices, output: Output) -> anyhow::Result<()> {
-    let host = match &args.from {
+    let mut host = match &args.from {
         Some(path) => recorded::read(path)?,
-        None => recorded::this_machine(),
+        None => recorded::this_machine()?,
     };
     let report = list(&host);
+    recorded::shorten(std::slice::from_mut(&mut host));
     output.print(&report, || text(&host, &report))
 }
 

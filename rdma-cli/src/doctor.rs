@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Doctor, output: Output) -> anyhow::Result<()> {
 
 /// This machine, with the probes that were asked for
 fn this_machine(args: &Doctor) -> anyhow::Result<Host> {
-    let mut host = recorded::this_machine();
+    let mut host = recorded::this_machine()?;
     if let Some(targets) = &args.probe {
         let progress = progress::spinner("trying the other end of each cable");
         recorded::probe_peers(&mut host.report, targets)?;

@@ -3,40 +3,70 @@
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use rdma_doctor::discover::{
     peer_probe::{self, PeerTarget},
     provider_probe::{self, ProviderProbe},
 };
 use rdma_doctor::report::Platform;
 use rdma_doctor::{Host, HostReport, collect};
+use rustix::process::getppid;
 use serde_json::{Map, Value};
 
 use crate::args::ProviderArgs;
 use crate::failure::{at, shown};
 use crate::report::Output;
-use crate::{file, progress};
+use crate::{file, progress, signals};
 
 /// Longer than any report of a real host
 const MAX_BYTES: u64 = 4 << 20;
 
 /// Inspects this machine
-pub(crate) fn this_machine() -> Host {
+///
+/// # Errors
+///
+/// Fails if the program is asked to stop meanwhile: a driver that hangs takes seconds.
+pub(crate) fn this_machine() -> Result<Host> {
     let progress = progress::spinner("inspecting this machine");
+    let (inspected, reports) = mpsc::channel();
+    // The receiver is gone if the program was asked to stop.
+    let inspect = move || drop(inspected.send(inspect()));
+    thread::Builder::new().name("inspection".to_owned()).spawn(inspect)?;
+    let report = loop {
+        match reports.recv_timeout(CHECK_INTERVAL) {
+            Ok(report) => break Ok(report),
+            Err(RecvTimeoutError::Timeout) => {
+                if let Err(interrupted) = signals::check() {
+                    break Err(interrupted.into());
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => break Err(anyhow!("this machine could not be inspected")),
+        }
+    };
+    progress.finish_and_clear();
+    report.map(|report| Host::new("this machine", report))
+}
+
+fn inspect() -> HostReport {
     let mut report = collect();
     if let Ok(program) = std::env::current_exe() {
         provider_probe::run_in_process(&mut report, program, &["provider"], PROBE_TIMEOUT);
     }
-    progress.finish_and_clear();
-    Host::new("this machine", report)
+    report
 }
 
 /// The time after which a probe of the verbs provider is given up.
-const PROBE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time after which a probe of a peer is given up: a queue pair waits a second for an address that is not resolved
-const PEER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+const PEER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often a process that waits looks whether the program goes on
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Probes the hosts at the other ends of cables: the targets, or one for each active port if there are none
 pub(crate) fn probe_peers(report: &mut HostReport, targets: &[PeerTarget]) -> Result<()> {
@@ -48,10 +78,28 @@ pub(crate) fn probe_peers(report: &mut HostReport, targets: &[PeerTarget]) -> Re
 
 /// Probes the verbs provider, or a peer with it, for the process that started this one
 pub(crate) fn print_probe(args: &ProviderArgs) -> Result<()> {
+    end_with_parent()?;
     match &args.peer {
         Some(target) => Output::Json.print(&peer_probe::queue_pair(target), String::new),
         None => Output::Json.print(&ProviderProbe::run(), String::new),
     }
+}
+
+/// Ends this process soon after the one that started it, which may be ended while a verb hangs here
+fn end_with_parent() -> Result<()> {
+    let parent = getppid();
+    let (begins, begun) = mpsc::channel::<()>();
+    let watch = move || {
+        drop(begins);
+        while getppid() == parent {
+            thread::sleep(CHECK_INTERVAL);
+        }
+        signal_hook::low_level::exit(1);
+    };
+    thread::Builder::new().name("watch of the parent".to_owned()).spawn(watch)?;
+    // A library that hangs while it is loaded holds a lock that a thread takes as it begins, and an end in order takes, too.
+    while begun.recv().is_ok() {}
+    Ok(())
 }
 
 /// The platforms that reports have
@@ -120,7 +168,7 @@ pub(crate) fn summary(host: &Host) -> String {
         }
         _ => "unknown system".to_owned(),
     };
-    let label = stem(&host.label).unwrap_or(&host.label);
+    let label = &host.label;
     match &report.hardware_model {
         Some(model) => format!("{label}: {platform}, {model}"),
         None => format!("{label}: {platform}"),

@@ -46,6 +46,11 @@ pub(crate) fn end_on_signals_again() -> io::Result<()> {
     Ok(())
 }
 
+/// Fails if the command [listens](Interrupt::listen), and was asked to stop
+pub(crate) fn check() -> Result<(), Interrupted> {
+    lock(&LISTENING).as_ref().map_or(Ok(()), Interrupt::check)
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -17,6 +17,7 @@ use tokio::time::sleep;
 use crate::args::Carrier;
 use crate::recorded;
 use crate::report::{repairs, with_sources};
+use crate::signals::Interrupted;
 
 /// How often it is looked whether a session has all kinds of paths, before it is used with those that it has.
 const LOOKS: u32 = 30;
@@ -83,6 +84,7 @@ impl Carriers {
             Carrier::Tcp => (Vec::new(), "as --carrier says".to_owned()),
             Carrier::Auto | Carrier::Rdma => match active_devices() {
                 Ok(devices) => (devices, String::new()),
+                Err(error) if error.is::<Interrupted>() => return Err(error),
                 Err(error) => (Vec::new(), with_sources(&error)),
             },
         };
@@ -149,7 +151,7 @@ impl Carriers {
 ///
 /// They are listed by another process, because a wedged driver hangs or crashes the one that asks.
 fn active_devices() -> Result<Vec<RdmaDevice>> {
-    let host = recorded::this_machine();
+    let host = recorded::this_machine()?;
     let devices =
         host.report.devices.as_deref().context("the RDMA devices could not be listed: try `tb5 doctor`")?;
     if devices.is_empty() {

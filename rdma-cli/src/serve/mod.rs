@@ -73,7 +73,10 @@ impl Service<'_> {
         if self.machines.key.is_none() && self.into.is_some() {
             note("without --key, every machine that reaches this port can write into the directory");
         }
-        let carriers = Carriers::find(self.machines.carrier.unwrap_or(Carrier::Auto))?;
+        let carriers = match Carriers::find(self.machines.carrier.unwrap_or(Carrier::Auto)) {
+            Err(error) if error.is::<Interrupted>() && !self.is_one_copy => return Ok(()),
+            found => found?,
+        };
         runtime()?.block_on(async {
             let listener = listen(self.bind, self.machines.port(), output).await?;
             let served = Cell::new(0);

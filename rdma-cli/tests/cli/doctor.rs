@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use serde_json::{Value, json};
 
 use crate::support::{
-    Folder, assert_code, assert_refused, json as object, keys, simulated_provider, stderr, stdout, tool,
+    Folder, Running, assert_code, assert_refused, eventually, json as object, keys, simulated_provider,
+    stderr, stdout, tool,
 };
 
 /// A composed report of the fixtures of `rdma-doctor`
@@ -153,6 +154,17 @@ fn reports_of_the_same_file_name_are_labelled_with_their_paths() {
         .map(|(name, path)| folder.write(path, fs::read(composed(name)).unwrap()));
     let report = object(&tb5!["doctor", "--json", "--from", &a, "--from", &b]);
     assert_eq!((&report["hosts"][0]["host"], &report["hosts"][1]["host"]), (&json!(a), &json!(b)));
+
+    // Regression: both summaries named `mac`, and those of `mac.v1` and `mac.v2`, too.
+    let versions = ["mac.v1", "mac.v2"]
+        .map(|name| folder.write(&format!("{name}.json"), fs::read(composed("left")).unwrap()));
+    for ([one, other], labels) in [
+        ([&a, &b], [&a, &b].map(|path| path.display().to_string())),
+        (versions.each_ref(), ["mac.v1", "mac.v2"].map(str::to_owned)),
+    ] {
+        let text = stdout(&tb5!["doctor", "--from", one, "--from", other]);
+        assert!(labels.iter().all(|label| text.contains(&format!("{label}: macOS"))), "{text}");
+    }
 }
 
 #[test]
@@ -279,6 +291,39 @@ fn a_provider_that_hangs_is_given_up_after_five_seconds() {
     assert_eq!(provider["verdict"], "unknown");
     assert_eq!(provider["evidence"], "no answer within 5 s");
     assert_eq!(found(&report, "verbs_devices")[0]["verdict"], "unknown");
+}
+
+/// Regression: Ctrl-C did nothing while a driver hung, and the process that had asked the driver stayed.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_ends_the_inspection_of_a_provider_that_hangs() {
+    for (words, code) in
+        [(&["doctor"][..], 143), (&["serve"], 0), (&["ping", "127.0.0.1:"], 143), (&["demo"], 143)]
+    {
+        let folder = Folder::new();
+        let mut command = tool();
+        command.args(words).env("RDMA_PROVIDER", folder.pipe("pipe")).current_dir(folder.path(""));
+        let running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let children = format!("/proc/{0}/task", running.id());
+        let child = || {
+            let threads = fs::read_dir(&children).ok()?.flatten();
+            let mut children =
+                threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+            children.find_map(|list| list.split_whitespace().next().map(str::to_owned))
+        };
+        // The first ones may be other tools of the system, which end.
+        let hangs = |child: &str| {
+            let name = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+            name.windows(8).any(|part| part == b"provider")
+        };
+        eventually(|| child().is_some_and(|child| hangs(&child)));
+        let child = child().unwrap();
+        running.signal(libc::SIGTERM);
+        let output = running.finish();
+        assert_code(&output, code);
+        assert!(!stdout(&output).contains("listening"), "{words:?} went on: {}", stdout(&output));
+        eventually(|| !hangs(&child));
+    }
 }
 
 #[test]

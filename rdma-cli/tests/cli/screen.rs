@@ -128,6 +128,8 @@ fn no_bar_is_left_by_ctrl_c() {
         ("ping --count 10000000", "/10000000", 1),
         (&*format!("ping 127.0.0.1: --port {} --count 10000000", server.port), "/10000000", 1),
         ("demo", "3/6", 2),
+        // Regression: the last part heard of no interrupt, and the report was written.
+        ("demo", "6/6", 1),
     ] {
         let mut running = Running::start(&mut on_a_terminal(&folder, command));
         let mut printed = Vec::new();

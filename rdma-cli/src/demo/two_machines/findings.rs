@@ -24,6 +24,8 @@ pub(super) struct Findings {
     /// With one send in flight, and with several.
     pub(super) bw: [RemoteBw; 2],
     pub(super) tcp_bw: Option<RemoteBw>,
+    /// Why TCP was not measured, if it was not
+    pub(super) tcp_missing: Option<&'static str>,
     pub(super) copy: Outcome,
     /// With all paths broken in its middle
     pub(super) copy_drill: Outcome,
@@ -98,7 +100,7 @@ impl Findings {
                 name: "ping of 64 B, median",
                 result: duration(ping.rtt_ns.p50),
                 limit: self.tcp_ping.as_ref().map_or_else(
-                    || "TCP is the only carrier".to_owned(),
+                    || self.tcp_missing.unwrap_or_default().to_owned(),
                     |tcp| format!("{} over TCP", duration(tcp.rtt_ns.p50)),
                 ),
                 verdict: self.tcp_ping.as_ref().map_or_else(String::new, |tcp| {
@@ -111,7 +113,10 @@ impl Findings {
                 limit: if limit.is_independent {
                     beside_limit.clone()
                 } else {
-                    "none: TCP says no rate".to_owned()
+                    format!(
+                        "none: {} states no rate",
+                        if self.backend == Carried::TCP { "TCP" } else { "the cable" }
+                    )
                 },
                 verdict: if limit.is_independent { of(self.best()) } else { String::new() },
             },

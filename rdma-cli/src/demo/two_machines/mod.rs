@@ -82,7 +82,7 @@ fn collect(peer: Peer<'_>, output: Output) -> Result<Findings> {
         peer.interrupt.check()
     };
     let ignore = |_: &str| Ok(());
-    let machine = devices::list(&recorded::this_machine());
+    let machine = devices::list(&recorded::this_machine()?);
     step("ping")?;
     let mut carrier = String::new();
     let ping = measure_ping(peer, PING_BYTES, PINGS, &hidden, |name| {
@@ -96,8 +96,10 @@ fn collect(peer: Peer<'_>, output: Output) -> Result<Findings> {
     let bw =
         [measure_bw(peer, sizes, 1, &hidden, ignore)?, measure_bw(peer, sizes, IN_FLIGHT, &hidden, ignore)?];
     step("TCP beside it")?;
-    let tcp = if ping.backend == Carried::RDMA { over_tcp(peer, sizes)? } else { None };
-    let (tcp_ping, tcp_bw) = tcp.unzip();
+    let tcp =
+        if ping.backend == Carried::RDMA { over_tcp(peer, sizes)? } else { Err("TCP is the only carrier") };
+    let tcp_missing = tcp.as_ref().err().copied();
+    let (tcp_ping, tcp_bw) = tcp.ok().unzip();
     step("all_reduce")?;
     let all_reduce = all_reduce(peer)?;
     steps.finish_and_clear();
@@ -110,17 +112,18 @@ fn collect(peer: Peer<'_>, output: Output) -> Result<Findings> {
         tcp_ping,
         bw,
         tcp_bw,
+        tcp_missing,
         copy,
         copy_drill,
         all_reduce,
     })
 }
 
-/// A ping and the goodput over TCP, for comparison; nothing if the other machine takes no TCP
-fn over_tcp(peer: Peer<'_>, sizes: Sizes) -> Result<Option<(RemotePing, RemoteBw)>> {
+/// A ping and the goodput over TCP, for comparison, or why there is none
+fn over_tcp(peer: Peer<'_>, sizes: Sizes) -> Result<Result<(RemotePing, RemoteBw), &'static str>> {
     let Machines { port, carrier, key } = peer.machines;
     if carrier.is_some() {
-        return Ok(None);
+        return Ok(Err("not beside --carrier"));
     }
     let machines = Machines { port: *port, carrier: Some(Carrier::Tcp), key: key.clone() };
     let (peer, hidden) = (Peer { machines: &machines, ..peer }, ProgressBar::hidden());
@@ -129,9 +132,9 @@ fn over_tcp(peer: Peer<'_>, sizes: Sizes) -> Result<Option<(RemotePing, RemoteBw
     match measured {
         Err(error) if !error.is::<Interrupted>() => {
             note(&format!("TCP was not measured: {}", with_sources(&error)));
-            Ok(None)
+            Ok(Err("TCP could not be measured"))
         }
-        measured => measured.map(Some),
+        measured => measured.map(Ok),
     }
 }
 
