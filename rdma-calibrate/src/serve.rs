@@ -62,7 +62,12 @@ async fn serve_over(
     calls: &Arc<Calls>,
 ) -> Result<(), CalibrateError> {
     let runtime = machine.runtime();
-    let mut control = Control::meet(stream, &*runtime).await?;
+    let met = Control::meet(stream, &*runtime).await;
+    let mut control = met.map_err(|error| match error {
+        // A port scanner connects and says nothing.
+        CalibrateError::PeerGone | CalibrateError::PeerSilent(_) => CalibrateError::NotCalibrate,
+        error => error,
+    })?;
     let opened = open(machine, calls);
     let mut answers = match opened {
         Ok(device) => Answers { device, calls, station: None, resting: VecDeque::new() },

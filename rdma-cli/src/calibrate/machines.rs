@@ -13,10 +13,11 @@ use serde::Serialize;
 
 use super::args::Arguments;
 use super::outcome::Files;
+use crate::failure::Failure;
 use crate::machines::{
     self, CHECK_INTERVAL, Host, canonical, connect, require_port, runtime, unless_interrupted,
 };
-use crate::report::{Output, note};
+use crate::report::{Output, note, with_sources};
 use crate::signals::{Interrupt, Interrupted};
 use crate::{progress, recorded};
 
@@ -69,7 +70,7 @@ struct Served {
 /// Asks the machine `host`
 pub(super) fn ask(args: &Arguments, host: &Host, output: Output) -> Result<()> {
     require_port(args.port(), Arguments::PORT)?;
-    let files = Files::require_writable(&args.out)?;
+    let files = Files::require_writable(&args.out, None)?;
     let (provider, name) = device(args.device.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let options = Options::default().with(args.idle_death, args.error_state);
@@ -102,10 +103,20 @@ pub(super) fn listen(args: &Arguments, output: Output) -> Result<()> {
         let machine = RealDevice { provider, name: name.clone(), runtime, progress: ProgressBar::hidden() };
         let calls = Arc::new(Calls::new(machine.runtime()));
         loop {
-            let accepted = async { listener.accept().await.map_err(anyhow::Error::from) };
-            let (stream, peer) = unless_interrupted(&interrupt, accepted).await.map_err(in_order)?;
-            let peer = canonical(peer);
-            stream.set_nodelay(true)?;
+            let accepted = async {
+                let (stream, peer) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                anyhow::Ok((stream, canonical(peer)))
+            };
+            let (stream, peer) = match unless_interrupted(&interrupt, accepted).await {
+                Err(error) if !error.is::<Interrupted>() => {
+                    // The connection is gone already, or too many files are open.
+                    note(&with_sources(&error));
+                    tokio::time::sleep(CHECK_INTERVAL).await;
+                    continue;
+                }
+                accepted => accepted.map_err(in_order)?,
+            };
             match watched(&interrupt, &calls, serve_watched(&machine, stream, &calls)).await {
                 Ok(()) => break anyhow::Ok(peer),
                 // Another program has connected, such as a port scanner.
@@ -151,7 +162,7 @@ fn in_order(error: anyhow::Error) -> anyhow::Error {
 ///
 /// They are listed by another process, because a wedged driver hangs or crashes the one that asks.
 fn device(name: Option<&str>) -> Result<(Arc<Provider>, String)> {
-    let host = recorded::this_machine();
+    let host = recorded::this_machine()?;
     let listed =
         host.report.devices.as_deref().context("the RDMA devices could not be listed: try `tb5 doctor`")?;
     let active: Vec<_> = listed
@@ -162,7 +173,14 @@ fn device(name: Option<&str>) -> Result<(Arc<Provider>, String)> {
         .collect();
     match (&active[..], name) {
         ([device], _) => Ok((Provider::load()?, device.clone())),
-        (_, Some(name)) => bail!("no port of a device {name} is active: `tb5 devices` lists them"),
+        (_, Some(name)) if listed.iter().any(|device| device.name == name) => {
+            bail!("no port of the device {name} is active: `tb5 devices` lists them")
+        }
+        (_, Some(name)) => {
+            bail!(Failure::Usage(format!(
+                "there is no device {name}: `tb5 devices` lists those of this machine"
+            )))
+        }
         ([], None) if listed.is_empty() => bail!("this machine has no RDMA device: try `tb5 doctor`"),
         ([], None) => bail!("no port of an RDMA device of this machine is active: try `tb5 doctor`"),
         (several, None) => {

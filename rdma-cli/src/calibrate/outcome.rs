@@ -9,7 +9,7 @@ use rdma_sim::profile::{Decided, Profile};
 use serde::Serialize;
 
 use crate::failure::{Failure, is_standard, shown};
-use crate::file::{require_writable, write_all};
+use crate::file::{require_other, require_writable, write_all};
 use crate::report::{Output, SIMULATOR, plain, with_sources};
 
 #[derive(Debug, Serialize)]
@@ -44,14 +44,18 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub(super) fn require_writable(profile: &Path) -> Result<Self> {
+    /// `read` is the profile that is measured
+    pub(super) fn require_writable(profile: &Path, read: Option<&str>) -> Result<Self> {
         let page = (!is_standard(profile)).then(|| profile.with_extension("md"));
         if page.as_deref() == Some(profile) {
             bail!(Failure::usage(
                 "--out: the page has the extension .md: write another one for the profile, such as .toml"
             ));
         }
-        std::iter::once(profile).chain(page.as_deref()).try_for_each(require_writable)?;
+        for path in std::iter::once(profile).chain(page.as_deref()) {
+            require_other(path, read)?;
+            require_writable(path)?;
+        }
         Ok(Self { profile: profile.to_owned(), page })
     }
 

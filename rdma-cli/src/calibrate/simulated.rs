@@ -12,7 +12,6 @@ use rdma_sim::{Net, Sim};
 use super::args::Arguments;
 use super::outcome::Files;
 use crate::failure::Failure;
-use crate::file::require_other;
 use crate::report::{Output, SIMULATOR, plain, simulated};
 use crate::{mac, progress};
 
@@ -44,8 +43,7 @@ pub(super) fn run(args: &Arguments, output: Output) -> Result<()> {
             bail!(Failure::usage(format!("{option} is for two machines: write HOST:, or leave it out")));
         }
     }
-    require_other(&args.out, &args.profile)?;
-    let files = Files::require_writable(&args.out)?;
+    let files = Files::require_writable(&args.out, args.profile.as_deref())?;
     let profile = args.profile.as_deref().unwrap_or("tb5");
     let model = mac::model(profile)?;
     output.announce(&simulated(1))?;

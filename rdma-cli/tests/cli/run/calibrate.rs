@@ -65,6 +65,33 @@ fn two_hosts_of_a_fabric_calibrate_each_other() {
     }
 }
 
+/// Regression: a connection that was closed at once ended the side that listens.
+#[test]
+fn a_stranger_does_not_end_a_calibration_that_listens() {
+    let folder = Folder::new();
+    let [listening, asking] = {
+        let words = calibrating(folder.path("found.toml").to_str().unwrap());
+        let mut sides = words.split(|word| word == ":").map(|side| side.join(" "));
+        [sides.next().unwrap(), sides.next().unwrap()]
+    };
+    let stranger = "until (: <>/dev/tcp/127.0.0.1/PORT) 2>/dev/null; do sleep 0.1; done";
+    let asking = format!("{stranger}; {asking}");
+    let words = [["bash", "-c", &listening], ["bash", "-c", &asking]].join(&":");
+    let words: Vec<_> = words.into_iter().map(str::to_owned).collect();
+    let output = with_port(&[], &words).output();
+    assert_code(&output, 0);
+    assert!(stderr(&output).contains("does not calibrate"), "{output:?}");
+}
+
+/// Catches a device that does not exist and is taken for one whose port is down.
+#[test]
+fn a_device_that_does_not_exist_is_a_wrong_argument() {
+    let words =
+        [env!("CARGO_BIN_EXE_tb5"), "calibrate", "--listen", "--port", "PORT", "--device", "rdma_en9"];
+    let output = with_port(&[], &words.map(str::to_owned)).output();
+    assert_failed(&output, 2, &["there is no device rdma_en9: `tb5 devices` lists those of this machine"]);
+}
+
 /// Over the C ABI the calling thread waits for its verbs: at least as long as the profile says, and this machine adds to it.
 #[test]
 fn verbs_over_the_abi_take_at_least_the_time_of_the_profile() {
