@@ -67,8 +67,11 @@ pub(crate) fn run(args: &Fabric, output: Output) -> anyhow::Result<()> {
     let text = args.fault.join(" ");
     let topology = fabric.settings().topology();
     let FaultPlan(plan) = fault_text::parse(&text, fabric.now_ns() / 1_000_000, topology)?;
-    for fault in &plan {
-        fabric.add_fault(&fault.to_string())?;
+    for (number, fault) in plan.iter().enumerate() {
+        fabric.add_fault(&fault.to_string()).map_err(|error| match number {
+            0 => anyhow::Error::from(error),
+            _ => anyhow!("{fault}: {error}; the {number} before it are scheduled"),
+        })?;
     }
     let faults = plan.iter().map(Fault::to_string).collect();
     let scheduled = Scheduled { backend: SIMULATOR, name: name.clone(), faults };

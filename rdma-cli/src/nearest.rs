@@ -22,7 +22,7 @@ pub(crate) fn named(mut error: Error) -> Error {
 /// The names that are possible where the first wrong one is
 fn subcommands() -> Vec<String> {
     let mut command = Args::command();
-    let arguments = std::env::args().skip(1);
+    let arguments = std::env::args_os().skip(1).filter_map(|argument| argument.into_string().ok());
     for name in arguments.filter(|argument| !argument.starts_with('-')) {
         let Some(subcommand) = command.find_subcommand(&name) else { break };
         command = subcommand.clone();

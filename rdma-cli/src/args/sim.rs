@@ -44,10 +44,10 @@ pub(crate) enum SimCommand {
 pub(crate) struct SimCheck {
     /// The scenario file, or `-` for standard input; examples are in rdma-sim/scenarios
     pub(crate) scenario: PathBuf,
-    /// Number of runs
+    /// Number of seeds to try, after one run in the plain order
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = super::number::within(1..=MAX_SEEDS), allow_negative_numbers = true)]
     pub(crate) runs: u64,
-    /// Seed of the first run; each further run has the next one
+    /// The first of the seeds
     #[arg(long, default_value_t = 0, value_parser = super::number::seed, allow_negative_numbers = true)]
     pub(crate) seed: u64,
 }

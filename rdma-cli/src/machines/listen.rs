@@ -35,10 +35,11 @@ pub(crate) async fn listen(address: Option<IpAddr>, port: u16, output: Output) -
 
 /// A listener on one address, or on all of this machine, by IPv6 and IPv4 where the system has both
 async fn bind(address: Option<IpAddr>, port: u16) -> Result<TcpListener> {
-    if address.is_none()
-        && let Ok(listener) = listen_on_both(port)
-    {
-        return Ok(listener);
+    if address.is_none() {
+        match listen_on_both(port) {
+            Err(error) if lacks_ipv6(&error) => (),
+            listening => return listening.with_context(|| format!("cannot listen on port {port}")),
+        }
     }
     let address = SocketAddr::new(address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), port);
     TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
@@ -53,10 +54,47 @@ fn listen_on_both(port: u16) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// Whether the system has no IPv6, or has it switched off
+fn lacks_ipv6(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL | libc::ENOPROTOOPT))
+}
+
 /// The address of a socket as its host knows it: a listener for both versions of IP has IPv4 addresses in the form of IPv6
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
         IpAddr::V6(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: a listener whose port belonged to another program for IPv6 listened for IPv4 alone, and peers reached the other one.
+    #[tokio::test]
+    async fn a_port_that_is_taken_for_ipv6_is_refused() {
+        let other = || {
+            let socket = TcpSocket::new_v6()?;
+            set_ipv6_v6only(&socket, true)?;
+            socket.bind(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0))?;
+            socket.listen(1)
+        };
+        let other = match other() {
+            // Where the system has no IPv6, IPv4 is enough.
+            Err(error) => {
+                assert!(lacks_ipv6(&error), "{error}");
+                let listener = bind(None, 0).await.unwrap();
+                return assert!(listener.local_addr().unwrap().is_ipv4());
+            }
+            Ok(other) => other,
+        };
+        let port = other.local_addr().unwrap().port();
+        let error = bind(None, port).await.unwrap_err();
+        let error = format!("{error:#}");
+        assert!(
+            error.starts_with(&format!("cannot listen on port {port}: Address already in use")),
+            "{error}"
+        );
     }
 }

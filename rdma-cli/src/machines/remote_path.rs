@@ -4,9 +4,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use super::host::Host;
+use crate::failure::Failure;
 
 /// A machine that serves, and a place in the directory that it was given
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -30,14 +31,13 @@ impl RemotePath {
 }
 
 /// Fails unless `path` stays below the directory that it is appended to
-pub(crate) fn require_below(path: &Path) -> Result<()> {
+pub(crate) fn require_below(path: &Path) -> Result<(), Failure> {
     let is_below = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-    ensure!(
-        is_below,
-        "{}: must be below the directory of the listening side: write HOST:NAME",
-        path.display()
-    );
-    Ok(())
+    if is_below {
+        return Ok(());
+    }
+    let why = "must be below the directory of the listening side: write HOST:NAME";
+    Err(Failure::Usage(format!("{}: {why}", path.display())))
 }
 
 #[cfg(test)]

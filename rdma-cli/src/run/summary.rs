@@ -102,6 +102,12 @@ impl Summary {
             signal: host.ended_by(),
             killed_by_fault: faults::that_killed(fabric, host).is_some(),
         };
+        let not_started = |host: &rdma_sim::topology::Host| Ended {
+            host: host.name().to_owned(),
+            exit_code: None,
+            signal: None,
+            killed_by_fault: false,
+        };
         let sent = fabric.sent();
         let topology = fabric.settings().topology();
         let end = |end: rdma_sim::topology::LinkEnd<'_>| {
@@ -117,7 +123,11 @@ impl Summary {
             outcome,
             exit_code,
             wall_seconds,
-            hosts: hosts.iter().map(ended).collect(),
+            hosts: hosts
+                .iter()
+                .map(ended)
+                .chain(topology.hosts().iter().skip(hosts.len()).map(not_started))
+                .collect(),
             cables: topology.links().map(|link| Cable { ends: link.ends.map(end) }).collect(),
             faults: faults_of(fabric),
             pace: fabric.settings().is_paced().then(|| Pace::new(fabric, wall_seconds)),

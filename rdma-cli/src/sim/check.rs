@@ -38,7 +38,7 @@ pub(crate) fn check(args: &SimCheck, output: Output) -> anyhow::Result<()> {
     let scenario = Scenario::read(&args.scenario)?;
     output.announce(BACKEND)?;
     let checked = of(&scenario).runs(args.runs).first_seed(args.seed);
-    let progress = progress::items(args.runs);
+    let progress = progress::items(args.runs.saturating_add(1));
     let tried = try_check(checked, async |net| {
         progress.inc(1);
         match &violations(&net, &scenario).await[..] {

@@ -1,6 +1,7 @@
 //! Runs a scenario once and observes its programs
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -131,10 +132,15 @@ async fn watch(net: &Net, scenario: &Scenario, log: &Arc<Log>) -> Vec<End> {
 
 /// Faults that did not fire: the scenario tested nothing of them
 fn missing_faults(plan: &FaultPlan, records: &[Record]) -> Option<String> {
-    let happened =
-        |number| records.iter().any(|found| found.kind == RecordKind::Fault && found.subject == number);
-    let missing: Vec<_> =
-        plan.0.iter().zip(0..).filter(|(_, number)| !happened(*number)).map(|(fault, _)| fault).collect();
+    let fired = records.iter().filter(|record| record.kind == RecordKind::Fault);
+    let fired: BTreeSet<_> = fired.map(|record| record.subject).collect();
+    let missing: Vec<_> = plan
+        .0
+        .iter()
+        .zip(0..)
+        .filter(|(_, number)| !fired.contains(number))
+        .map(|(fault, _)| fault)
+        .collect();
     let first = missing.first()?;
     Some(format!("the run ended before {} of the faults fired, the first is {first}", missing.len()))
 }

@@ -9,7 +9,7 @@ use super::observe::observe;
 use super::scenario::Scenario;
 use crate::args::{SimTrace, TraceFiles};
 use crate::failure::{Failure, written};
-use crate::file::{require_other, reserve_standard_output, write_all};
+use crate::file::{is_same, require_other, reserve_standard_output, write_all};
 use crate::progress;
 use crate::report::{Output, SIMULATOR, plain};
 
@@ -63,7 +63,9 @@ impl TraceFiles {
         let mut files = [&self.chrome, &self.html].into_iter().flatten();
         reserve_standard_output(files.clone(), output)?;
         files.try_for_each(|file| require_other(file, [scenario]))?;
-        if self.html.is_some() && self.chrome == self.html {
+        if let (Some(chrome), Some(html)) = (&self.chrome, &self.html)
+            && is_same(chrome, html)
+        {
             return Err(Failure::usage("--chrome and --html are two files: write two names"));
         }
         Ok(())

@@ -127,6 +127,7 @@ fn a_wrong_file_is_a_failure_and_a_wrong_name_is_usage() {
         ("sim run missing", 1, "missing: cannot be read"),
         ("doctor --from missing", 1, "missing: cannot be read"),
         ("copy missing copy", 1, "missing"),
+        ("copy left.json mini:../x", 2, "../x: must be below the directory of the listening side"),
     ];
     for (arguments, code, why) in table {
         let output = inside(&folder, arguments);
@@ -212,6 +213,20 @@ fn a_misspelt_name_is_answered_with_the_nearest_one() {
     }
 }
 
+/// Regression: the search for a near name panicked.
+#[test]
+fn an_argument_that_is_not_text_is_refused() {
+    let argument = std::os::unix::ffi::OsStrExt::from_bytes(b"\xff");
+    let argument: &std::ffi::OsStr = argument;
+    for (before, why) in [
+        (&[][..], "subcommand '\u{fffd}'"),
+        (&["sim"], "subcommand '\u{fffd}'"),
+        (&["ping"], "invalid UTF-8"),
+    ] {
+        assert_failed(&tool().args(before).arg(argument).output().unwrap(), 2, &[why]);
+    }
+}
+
 /// Regression: the cabling, the scenario or the profile was replaced by what was made of it.
 #[test]
 fn no_command_replaces_what_it_reads() {
@@ -221,6 +236,7 @@ fn no_command_replaces_what_it_reads() {
     let made = |arguments: &str| inside(&folder, arguments);
     assert_code(&made("topo convert ring:3 --to toml --out cabling"), 0);
     assert_code(&made("calibrate --out profile"), 0);
+    std::fs::copy(folder.path("profile"), folder.path("page.md")).unwrap();
     let before = folder.entries();
     let content = || before.iter().map(|name| std::fs::read(folder.path(name)).unwrap()).collect::<Vec<_>>();
     let contents = content();
@@ -232,9 +248,12 @@ fn no_command_replaces_what_it_reads() {
         "sim trace scenario --html scenario",
         "sim trace scenario --chrome scenario",
         "calibrate --profile profile --out profile",
+        "calibrate --profile ./page.md --out page",
     ] {
         assert_failed(&made(arguments), 2, &["is read and would be replaced: write another name"]);
     }
+    let twice = made("sim trace scenario --chrome run --html ./run");
+    assert_failed(&twice, 2, &["--chrome and --html are two files"]);
     assert!(content() == contents && folder.entries() == before);
 }
 

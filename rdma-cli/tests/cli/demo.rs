@@ -113,6 +113,7 @@ fn between_machines_each_result_is_beside_its_limit() {
         assert_code(&output, 0);
         let report = json(&output);
         assert_eq!((&report["backend"], &report["tcp_bw"]), (&"tcp".into(), &serde_json::Value::Null));
+        assert_eq!(report["tcp_missing"], "TCP is the only carrier");
         let number = |path: &str| report.pointer(path).unwrap().as_f64().unwrap();
         assert_eq!((number("/copy/bytes"), number("/copy/resumed_bytes")), (24_421_345.0, 0.0));
         assert_eq!(number("/copy_drill/resumed_bytes"), 0.0, "other bytes were copied");

@@ -216,6 +216,31 @@ fn the_exit_code_is_that_of_the_first_failure() {
     }
 }
 
+/// Regression: hosts whose programs were never started were missing.
+#[test]
+fn a_host_whose_program_was_not_started_is_reported() {
+    let words = [
+        "--json",
+        "--hosts",
+        "3",
+        "--stagger",
+        "300s",
+        "--grace",
+        "0s",
+        "--",
+        "false",
+        ":",
+        "true",
+        ":",
+        "true",
+    ];
+    let output = Run::new(words).output();
+    assert_code(&output, 1);
+    let host = |name: &str, code: Value| json!({"host": name, "exit_code": code, "signal": null, "killed_by_fault": false});
+    let expected = [host("a", 1.into()), host("b", Value::Null), host("c", Value::Null)];
+    assert_eq!(json(&output)["hosts"], json!(expected));
+}
+
 #[test]
 fn a_failure_kills_programs_that_ignore_sigterm_or_are_stopped() {
     for script in ["trap '' TERM; while :; do sleep 1; done", "kill -STOP $$; sleep 1000"] {
