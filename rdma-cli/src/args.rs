@@ -31,8 +31,8 @@ use crate::sizes::{self, Sizes};
 
 /// RDMA over Thunderbolt 5, real or simulated
 ///
-/// `bw`, `copy` and `ping` run on the simulator: two Macs, a cable, virtual time; `bench` and `demo` with more of them. Equal seeds give equal runs. With HOST:, they work with
-/// another machine, where `serve` runs. `devices` and `doctor`
+/// `bw`, `copy` and `ping` run on the simulator: two Macs, a cable, virtual time; `bench` and `demo` with more of them. Equal seeds give equal runs. With HOST:, `bw`, `calibrate`, `copy`, `demo` and `ping` work with
+/// another machine, where `serve`, `calibrate --listen` or `copy --listen` runs. `devices` and `doctor`
 /// inspect this machine, or a report that was recorded on another one. `topo` plans and draws cablings.
 #[derive(Debug, Parser)]
 #[command(
