@@ -3,6 +3,7 @@
 mod copy;
 mod demo;
 mod machines;
+pub(crate) mod names;
 pub(crate) mod number;
 mod operation;
 mod sim;
@@ -250,8 +251,7 @@ pub(crate) struct Bench {
     /// Number of hosts; by default that of the topology, or 4
     #[arg(long, value_name = "N", value_parser = number::within(1..=64usize), allow_negative_numbers = true)]
     pub(crate) hosts: Option<usize>,
-    /// Cabling: mesh, ring, line, star or pair, with a number of hosts as in ring:4, or a file (TOML, or a device matrix or hostfile of MLX in JSON); `-` is standard input
-    #[arg(long, default_value = "mesh", value_name = "SHAPE|FILE")]
+    #[arg(long, help = names::cabling(), default_value = "mesh", value_name = "SHAPE|FILE")]
     pub(crate) topology: String,
     /// Sizes from A to B in B, KiB, MiB or GiB, each twice the one before: from one element to 1 GiB
     #[arg(long, default_value = "4KiB..64MiB", value_name = "A..B", value_parser = Sizes::up_to(1 << 30), allow_hyphen_values = true)]
@@ -259,8 +259,7 @@ pub(crate) struct Bench {
     /// Type of the elements
     #[arg(long, value_enum, default_value_t)]
     pub(crate) dtype: NumberType,
-    /// Device model: tb5, tb5-cpu, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, a file that tb5 calibrate wrote, or `-` for one on standard input
-    #[arg(long, default_value = "tb5", value_name = "PROFILE|FILE")]
+    #[arg(long, help = names::profile("Device model"), default_value = "tb5", value_name = "PROFILE|FILE")]
     pub(crate) profile: String,
     /// Seed of all random choices of the simulator
     #[arg(long, default_value_t = 0, value_parser = number::seed, allow_negative_numbers = true)]
@@ -275,11 +274,9 @@ pub(crate) struct Run {
     /// Number of hosts; by default that of the topology, or 2
     #[arg(long, value_name = "N", value_parser = number::within(1..=SharedFabric::MAX_HOSTS), allow_negative_numbers = true)]
     pub(crate) hosts: Option<usize>,
-    /// Cabling: mesh, ring, line, star or pair, with a number of hosts as in ring:4, or a file (TOML, or a device matrix or hostfile of MLX in JSON); `-` is standard input
-    #[arg(long, default_value = "mesh", value_name = "SHAPE|FILE")]
+    #[arg(long, help = names::cabling(), default_value = "mesh", value_name = "SHAPE|FILE")]
     pub(crate) topology: String,
-    /// Device model: tb5, tb5-cpu, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, a file that tb5 calibrate wrote, or `-` for one on standard input
-    #[arg(long, default_value = "tb5", value_name = "PROFILE|FILE")]
+    #[arg(long, help = names::profile("Device model"), default_value = "tb5", value_name = "PROFILE|FILE")]
     pub(crate) profile: String,
     /// Speed of the cables
     #[arg(long, value_enum, default_value_t)]
@@ -378,8 +375,7 @@ pub(crate) struct Ping {
     /// Number of round trips
     #[arg(long, default_value_t = 1000, value_parser = number::within(1..=10_000_000u32), allow_negative_numbers = true)]
     pub(crate) count: u32,
-    /// Device model: tb5, tb5-cpu, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, a file that tb5 calibrate wrote, or `-` for one on standard input
-    #[arg(long, default_value = "tb5", value_name = "PROFILE|FILE", conflicts_with = "host")]
+    #[arg(long, help = names::profile("Device model"), default_value = "tb5", value_name = "PROFILE|FILE", conflicts_with = "host")]
     pub(crate) profile: String,
     /// Seed of all random choices of the simulator
     #[arg(long, default_value_t = 0, value_parser = number::seed, allow_negative_numbers = true, conflicts_with = "host")]
@@ -399,8 +395,7 @@ pub(crate) struct Bw {
     /// Sends that are in flight at once
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = number::within(1..=64u16), allow_negative_numbers = true)]
     pub(crate) in_flight: u16,
-    /// Device model: tb5, tb5-cpu, tb5-strict, tb5-macos-26.2, tb5-lenient, roce, a file that tb5 calibrate wrote, or `-` for one on standard input
-    #[arg(long, default_value = "tb5", value_name = "PROFILE|FILE", conflicts_with = "host")]
+    #[arg(long, help = names::profile("Device model"), default_value = "tb5", value_name = "PROFILE|FILE", conflicts_with = "host")]
     pub(crate) profile: String,
     /// Seed of all random choices of the simulator
     #[arg(long, default_value_t = 0, value_parser = number::seed, allow_negative_numbers = true, conflicts_with = "host")]

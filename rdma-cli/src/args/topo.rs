@@ -51,8 +51,7 @@ pub(crate) enum TopoCommand {
 /// Which cabling
 #[derive(Debug, clap::Args)]
 pub(crate) struct Topology {
-    /// Cabling: mesh, ring, line, star or pair, with a number of hosts as in ring:4, or a file (TOML, or a device matrix or hostfile of MLX in JSON); `-` is standard input
-    #[arg(value_name = "SHAPE|FILE")]
+    #[arg(help = super::names::cabling(), value_name = "SHAPE|FILE")]
     pub(crate) topology: String,
     /// Number of hosts; by default that of the topology, or 2
     #[arg(long, value_name = "N", value_parser = super::number::within(1..=64usize), allow_negative_numbers = true)]

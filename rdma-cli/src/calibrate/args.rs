@@ -40,8 +40,7 @@ pub(crate) struct Arguments {
     /// Also set a queue pair to the error state, after which a region may stay counted until the process ends, or longer
     #[arg(long)]
     pub(super) error_state: bool,
-    /// The profile of the simulated Macs, or its file: what the calibration should find
-    #[arg(long, value_name = "PROFILE|FILE")]
+    #[arg(long, help = crate::args::names::profile("Profile of the simulated Macs, which the calibration should find") + " [default: tb5]", value_name = "PROFILE|FILE")]
     pub(super) profile: Option<String>,
     /// Seed of all random choices of the simulator [default: 0]
     #[arg(long, value_parser = crate::args::number::seed, allow_negative_numbers = true)]
