@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::args::Bw;
-use crate::report::{Output, SIMULATOR, Wall, simulated, table};
+use crate::report::{Output, SIMULATOR, Wall, gigabytes, simulated, table};
 use crate::sizes::MAX_BW;
 use crate::{mac, progress};
 
@@ -171,7 +171,6 @@ impl BwResult {
     }
 
     fn text(&self) -> String {
-        let gigabytes = |rate: f64| format!("{:.3}", rate / 1e9);
         let head = ["size (B)", "messages", "goodput (GB/s)", "of the ceiling", "TCP (GB/s)"];
         let rows = self.rows.iter().map(|row| {
             [

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::args::Devices;
 use crate::recorded;
-use crate::report::{Output, plain, table};
+use crate::report::{Output, or_dash, plain, table};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct DeviceList {
@@ -107,7 +107,6 @@ fn rows(listed: &Listed) -> Vec<[String; 7]> {
 }
 
 fn row(listed: &Listed, port: &Port) -> [String; 7] {
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let words = [port.active_width.as_deref(), port.active_speed.as_deref()];
     let rate: Vec<_> = words.into_iter().flatten().collect();
     let peers: Vec<_> = listed.peers.iter().map(|peer| peer.name.as_str()).collect();

@@ -22,6 +22,7 @@ mod machines;
 mod manual;
 mod measure;
 mod nearest;
+mod path_counts;
 mod ping;
 mod progress;
 mod recorded;

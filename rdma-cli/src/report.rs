@@ -221,6 +221,16 @@ pub(crate) fn rate(rate: f64) -> String {
     format!("{:.2} GB/s", rate / 1e9)
 }
 
+/// Bytes per second in GB/s, without the unit: for a column whose head has it
+pub(crate) fn gigabytes(rate: f64) -> String {
+    format!("{:.3}", rate / 1e9)
+}
+
+/// A cell of a table; `-` if there is no text
+pub(crate) fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
 /// What a session repaired
 pub(crate) fn repairs(reconnects: u32, retransmitted_bytes: u64) -> String {
     let times = if reconnects == 1 { "once".to_owned() } else { format!("{reconnects} times") };

@@ -46,9 +46,21 @@ impl Sizes {
 
 /// A size with its unit, as options take it: `4MiB`
 pub(crate) fn text(size: u64) -> String {
+    let (number, unit) = in_largest_unit(size);
+    format!("{number}{unit}")
+}
+
+/// A size with its unit, as sentences and drawings have it: `4 MiB`
+pub(crate) fn spaced(size: u64) -> String {
+    let (number, unit) = in_largest_unit(size);
+    format!("{number} {unit}")
+}
+
+/// A size in the largest unit of which it is a whole number
+fn in_largest_unit(size: u64) -> (u64, &'static str) {
     let is_whole = |unit: &&(&str, u64)| size >= unit.1 && size.is_multiple_of(unit.1);
     let (unit, one) = UNITS.iter().rfind(is_whole).unwrap_or(&UNITS[1]);
-    format!("{}{unit}", size / one)
+    (size / one, unit)
 }
 
 /// Reads one size of at most `most` bytes, such as `64` or `4MiB`
@@ -85,6 +97,7 @@ mod tests {
     fn sizes_are_written_as_they_are_read() {
         for text in ["0B", "1B", "1000B", "1KiB", "1025B", "16MiB", "3GiB"] {
             assert_eq!(super::text(bytes(text).unwrap()), text);
+            assert_eq!(spaced(bytes(text).unwrap()).replace(' ', ""), text);
         }
     }
 

@@ -11,7 +11,7 @@ use super::workload::Workload;
 use crate::args::{Bench, OperationName};
 use crate::failure::Failure;
 use crate::progress;
-use crate::report::{Output, SIMULATOR, plain, print_line};
+use crate::report::{Output, SIMULATOR, gigabytes, or_dash, plain, print_line};
 
 /// What all rows have in common
 #[derive(Debug, Serialize)]
@@ -109,8 +109,6 @@ impl Row {
 
     fn text(&self, dtype: &str) -> String {
         let micros = |ns: u64| format!("{:.2}", ns as f64 / 1e3);
-        let gigabytes = |rate: f64| format!("{:.3}", rate / 1e9);
-        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         columns([
             self.size_bytes.to_string(),
             self.count.to_string(),

@@ -22,6 +22,7 @@ use super::words::remedy;
 use crate::failure::at;
 use crate::file::Replacement;
 use crate::mac;
+use crate::path_counts::{reconnects, retransmitted_bytes};
 use crate::report::with_sources;
 use crate::signals::{Interrupt, Interrupted};
 
@@ -109,7 +110,5 @@ async fn stalled(net: &Net, receiver: &Session<AnyDevice>, faults: &Faults) {
 /// received
 fn repairs(sessions: [&Session<AnyDevice>; 2]) -> (u32, u64) {
     let [ours, theirs] = sessions.map(|session| session.snapshot().paths);
-    let reconnects = ours.iter().map(|path| path.counts.made.saturating_sub(1)).sum();
-    let again = ours.iter().chain(&theirs).map(|path| path.counts.retransmitted_bytes).sum();
-    (reconnects, again)
+    (reconnects(&ours), retransmitted_bytes(&ours) + retransmitted_bytes(&theirs))
 }

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use crate::html::escaped;
 use crate::ping::Distribution;
-use crate::report::{bytes, micros};
+use crate::report::{self, bytes, micros};
+use crate::sizes;
 
 /// Width and height of a drawing.
 const SIZE: [f64; 2] = [720.0, 300.0];
@@ -147,9 +148,9 @@ pub(super) fn goodput(lines: &[Line], ceiling: Option<f64>) -> String {
         for (x, y, size, rate) in points {
             let _ = write!(
                 chart.out,
-                "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{}: {:.2} GB/s</title></circle>",
+                "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{}: {}</title></circle>",
                 bytes(*size),
-                rate / 1e9
+                report::rate(*rate)
             );
         }
     }
@@ -159,7 +160,7 @@ pub(super) fn goodput(lines: &[Line], ceiling: Option<f64>) -> String {
             last if last + 1 == sizes.len() => "end",
             _ => "middle",
         };
-        chart.text(class, [x(number), bottom + 18.0], &size(*bytes));
+        chart.text(class, [x(number), bottom + 18.0], &sizes::spaced(*bytes));
     }
     chart.finish()
 }
@@ -176,13 +177,4 @@ fn step(highest: f64) -> f64 {
         .into_iter()
         .find(|step| *step >= least)
         .unwrap_or(least)
-}
-
-/// A size in its largest whole unit
-fn size(bytes: u64) -> String {
-    match bytes {
-        _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
-        _ if bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
-        _ => format!("{bytes} B"),
-    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use rdma_async::{AnyDevice, LinkId, Node, NodeBuilder, NodeOptions, PathCounts, Session};
+use rdma_async::{AnyDevice, LinkId, Node, NodeBuilder, NodeOptions, Session};
 use rdma_doctor::HostReport;
 use rdma_doctor::report::DeviceSummary;
 use rdma_tb5::{OpenOptions, Provider, VerbsDevice};
@@ -15,7 +15,7 @@ use serde::Serialize;
 use tokio::time::sleep;
 
 use crate::args::Carrier;
-use crate::recorded;
+use crate::{path_counts, recorded};
 use crate::report::{repairs, with_sources};
 use crate::signals::Interrupted;
 
@@ -58,10 +58,9 @@ impl Carried {
 
     pub(crate) fn over(session: &Session<AnyDevice>) -> Self {
         let paths = session.snapshot().paths;
-        let counts = |of: fn(&PathCounts) -> u64| paths.iter().map(|path| of(&path.counts)).sum::<u64>();
         Self {
-            reconnects: counts(|counts| counts.made.saturating_sub(1).into()) as u32,
-            retransmitted_bytes: counts(|counts| counts.retransmitted_bytes),
+            reconnects: path_counts::reconnects(&paths),
+            retransmitted_bytes: path_counts::retransmitted_bytes(&paths),
             devices: paths.into_iter().filter_map(|path| path.device).collect(),
         }
     }

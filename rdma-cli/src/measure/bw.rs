@@ -13,7 +13,7 @@ use crate::bw::{count_of, receive_messages, send_messages};
 use crate::failure::Failure;
 use crate::machines::{Carried, Host, Peer};
 use crate::progress;
-use crate::report::{Output, Wall, table};
+use crate::report::{Output, Wall, gigabytes, table};
 use crate::signals::Interrupt;
 use crate::sizes::{self, Sizes};
 
@@ -131,8 +131,7 @@ impl RemoteBw {
     fn text(&self) -> String {
         let head = ["size (B)", "messages", "goodput (GB/s)"].map(str::to_owned);
         let rows = self.rows.iter().map(|row| {
-            let goodput = format!("{:.3}", row.goodput_bytes_per_second / 1e9);
-            [row.size_bytes.to_string(), row.count.to_string(), goodput]
+            [row.size_bytes.to_string(), row.count.to_string(), gigabytes(row.goodput_bytes_per_second)]
         });
         let text = table(std::iter::once(head).chain(rows));
         let (devices, repairs) = (self.carried.devices.join(", "), self.carried.describe());

@@ -18,7 +18,7 @@ use crate::args::{OperationName, TopoPlan};
 use crate::failure::Failure;
 use crate::file::{require_other, reserve_standard_output, write_all};
 use crate::progress;
-use crate::report::{Output, plain, table};
+use crate::report::{Output, plain, rate, table};
 
 #[derive(Debug, Serialize)]
 struct Planned<'a> {
@@ -214,9 +214,9 @@ fn text(report: &Planned<'_>, plan: &Plan) -> String {
         [
             "takes".to_owned(),
             format!(
-                "{:.3} × the time of one 80 Gb/s cable ({:.2} GB/s of the payload): {verdict}",
+                "{:.3} × the time of one 80 Gb/s cable ({} of the payload): {verdict}",
                 per_cable(report.plan_seconds_per_byte),
-                1e-9 / report.plan_seconds_per_byte
+                rate(1.0 / report.plan_seconds_per_byte)
             ),
         ],
         ["because".to_owned(), plain(&proof(report))],

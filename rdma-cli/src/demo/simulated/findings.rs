@@ -10,7 +10,7 @@ use crate::bw::BwResult;
 use crate::copy::CopyResult;
 use crate::devices::DeviceList;
 use crate::ping::PingResult;
-use crate::report::{bytes, duration};
+use crate::report::{bytes, duration, rate};
 
 /// Everything that the report shows
 pub(super) struct Findings {
@@ -29,7 +29,6 @@ pub(super) struct Findings {
 impl Findings {
     /// The results that the tables show
     pub(super) fn comparisons(&self) -> Vec<Comparison> {
-        let gigabytes = |rate: f64| format!("{:.2} GB/s", rate / 1e9);
         let of = |part: f64, whole: f64| format!("{:.1} %", part / whole * 100.0);
         let [_, bw] = &self.bw;
         let (ping, copy, reduce) = (&self.ping, &self.copy, &self.all_reduce);
@@ -48,14 +47,14 @@ impl Findings {
             },
             Comparison {
                 name: "best goodput",
-                result: gigabytes(bw.best()),
-                limit: format!("{}, the ceiling of the cable", gigabytes(bw.ceiling_bytes_per_second)),
+                result: rate(bw.best()),
+                limit: format!("{}, the ceiling of the cable", rate(bw.ceiling_bytes_per_second)),
                 verdict: of(bw.best(), bw.ceiling_bytes_per_second),
             },
             Comparison {
                 name: "copy of a directory",
-                result: gigabytes(copy.goodput_bytes_per_second),
-                limit: format!("{}, the ceiling of the cable", gigabytes(copy.ceiling_bytes_per_second)),
+                result: rate(copy.goodput_bytes_per_second),
+                limit: format!("{}, the ceiling of the cable", rate(copy.ceiling_bytes_per_second)),
                 verdict: format!(
                     "{}; {} in {} files verified",
                     of(copy.goodput_bytes_per_second, copy.ceiling_bytes_per_second),

@@ -11,7 +11,7 @@ use super::unplug::Unplugged;
 use crate::bw::{BwResult, Row};
 use crate::devices;
 use crate::html::{escaped, html_table};
-use crate::report::duration;
+use crate::report::{duration, gigabytes};
 use crate::topo::svg;
 
 const PAGE: &str = include_str!("page.html");
@@ -78,7 +78,6 @@ fn sentence(unplugged: &Unplugged) -> String {
 /// The figures of the lines
 fn sizes(found: &Findings) -> String {
     let [one, several] = &found.bw;
-    let gigabytes = |rate: f64| format!("{:.2}", rate / 1e9);
     let rows = one.rows.iter().zip(&several.rows).map(|(one, several)| {
         vec![
             one.size_bytes.to_string(),

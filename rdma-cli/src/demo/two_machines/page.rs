@@ -8,7 +8,7 @@ use super::findings::{Findings, beside};
 use crate::devices;
 use crate::html::{escaped, html_table};
 use crate::measure::RemoteBw;
-use crate::report::duration;
+use crate::report::{duration, gigabytes, or_dash};
 
 const PAGE: &str = include_str!("page.html");
 
@@ -64,13 +64,13 @@ fn sentence(undisturbed_ns: u64, drill_ns: u64) -> String {
 /// The figures of the lines
 fn sizes(found: &Findings) -> String {
     let [one, several] = &found.bw;
-    let gigabytes = |bw: &RemoteBw, row: usize| format!("{:.3}", bw.rows[row].goodput_bytes_per_second / 1e9);
+    let goodput = |bw: &RemoteBw, row: usize| gigabytes(bw.rows[row].goodput_bytes_per_second);
     let rows = (0..one.rows.len()).map(|row| {
         vec![
             one.rows[row].size_bytes.to_string(),
-            gigabytes(one, row),
-            gigabytes(several, row),
-            found.tcp_bw.as_ref().map_or_else(|| "-".to_owned(), |tcp| gigabytes(tcp, row)),
+            goodput(one, row),
+            goodput(several, row),
+            or_dash(found.tcp_bw.as_ref().map(|tcp| goodput(tcp, row))),
         ]
     });
     html_table(
