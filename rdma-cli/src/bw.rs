@@ -1,24 +1,21 @@
-//! `tb5 bw`: goodput by the size of messages, here simulated, beside the ceiling of the cable and beside TCP
+//! `tb5 bw` on the simulator: goodput by the size of messages, beside the ceiling of the cable and beside TCP
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::Result;
 use futures::future::try_join;
-use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use indicatif::ProgressBar;
-use rdma_async::{NodeOptions, Session};
-use rdma_core::Device;
+use rdma_async::NodeOptions;
 use rdma_sim::{LineRate, Model, Net, Sim, Topology};
 use serde::Serialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::args::Bw;
+use crate::measure::{count_of, receive_messages, send_messages};
 use crate::report::{Output, SIMULATOR, Wall, gigabytes, simulated, table};
 use crate::sizes::MAX_BW;
 use crate::{mac, progress};
 
 /// Of each side, for sending and for receiving: room for many of the longest messages
 const MEMORY: usize = 256 << 20;
-/// How many bytes are sent of each size: so many that the first and the last message count for little
-const VOLUME: u64 = 64 << 20;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct BwResult {
@@ -45,13 +42,13 @@ pub(crate) fn run(args: &Bw, output: Output) -> Result<()> {
     let model = mac::model(&args.profile)?;
     output.announce(&simulated(1))?;
     let progress = progress::items(args.bytes.each().count() as u64);
-    let report = measure(&Topology::pair(), args, &model, &progress)?;
+    let report = simulate(&Topology::pair(), args, &model, &progress)?;
     progress.finish_and_clear();
     output.print(&report, || report.text())
 }
 
 /// Measures the goodput from the Mac `a` to `b`
-pub(crate) fn measure(
+pub(crate) fn simulate(
     topology: &Topology,
     args: &Bw,
     model: &Model,
@@ -104,40 +101,6 @@ async fn send(net: &Net, longest: usize, len: usize, count: usize, in_flight: us
     };
     let ((), took) = try_join(send, receive).await?;
     Ok((len * count) as f64 / took.as_secs_f64())
-}
-
-/// How many messages are sent of a size
-pub(crate) fn count_of(size_bytes: u64, in_flight: u16) -> u64 {
-    VOLUME.div_ceil(size_bytes).clamp(8 * u64::from(in_flight), 4000)
-}
-
-pub(crate) async fn send_messages<D: Device>(
-    session: &Session<D>,
-    len: usize,
-    count: usize,
-    in_flight: usize,
-) -> Result<()> {
-    let sends = stream::iter(0..count).map(async |_| {
-        let mut lease = session.alloc(len).await?;
-        lease.resize(len, 7);
-        session.send(lease).await?;
-        anyhow::Ok(())
-    });
-    sends.buffered(in_flight).try_collect().await
-}
-
-/// Receives `count` messages, which all have `len` bytes
-pub(crate) async fn receive_messages<D: Device>(
-    session: &Session<D>,
-    len: usize,
-    count: usize,
-) -> Result<()> {
-    for number in 0..count {
-        let message =
-            session.recv().await?.with_context(|| format!("the session ended at message {number}"))?;
-        ensure!(message.len() == len, "message {number} has {} bytes", message.len());
-    }
-    Ok(())
 }
 
 /// Writes messages to the TCP of the simulator, and returns the bytes per second

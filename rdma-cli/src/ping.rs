@@ -1,17 +1,18 @@
-//! `tb5 ping`: measures round trips, here in virtual time
+//! `tb5 ping` on the simulator: round trips of a session, beside those of bare verbs
 
 use std::ops::Range;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::Result;
 use futures::future::try_join;
 use indicatif::ProgressBar;
-use rdma_async::{NodeOptions, Session};
+use rdma_async::NodeOptions;
 use rdma_bare::BareQp;
 use rdma_core::Device;
 use rdma_sim::{Model, Net, Sim, Topology};
 use serde::Serialize;
 
 use crate::args::Ping;
+use crate::measure::{Distribution, echo, round_trips};
 use crate::report::{Output, SIMULATOR, Wall, micros, simulated};
 use crate::{mac, progress};
 
@@ -31,40 +32,18 @@ pub(crate) struct PingResult {
     pub(crate) samples: Vec<u64>,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Distribution {
-    pub(crate) min: u64,
-    pub(crate) p50: u64,
-    pub(crate) p99: u64,
-    pub(crate) max: u64,
-}
-
-impl Distribution {
-    /// Nearest-rank percentiles of at least one sample
-    pub(crate) fn of(mut samples: Vec<u64>) -> Self {
-        samples.sort_unstable();
-        let rank = |percent: usize| samples[(samples.len() * percent).div_ceil(100).max(1) - 1];
-        Self { min: rank(0), p50: rank(50), p99: rank(99), max: rank(100) }
-    }
-
-    pub(crate) fn rows(&self) -> [(&'static str, String); 4] {
-        let &Self { min, p50, p99, max } = self;
-        [("min", micros(min)), ("p50", micros(p50)), ("p99", micros(p99)), ("max", micros(max))]
-    }
-}
-
 pub(crate) fn run(args: &Ping, output: Output) -> Result<()> {
     args.machines.require_host()?;
     let model = mac::model(&args.profile)?;
     output.announce(&simulated(1))?;
     let progress = progress::items(args.count.into());
-    let report = measure(&Topology::pair(), args, &model, &progress)?;
+    let report = simulate(&Topology::pair(), args, &model, &progress)?;
     progress.finish_and_clear();
     output.outcome(&report, report.rows())
 }
 
 /// Measures round trips between the Macs `a` and `b`, and those of bare verbs; `progress` counts the round trips of the session, then those of bare verbs
-pub(crate) fn measure(
+pub(crate) fn simulate(
     topology: &Topology,
     args: &Ping,
     model: &Model,
@@ -121,60 +100,10 @@ async fn ping(net: &Net, size: usize, count: u32, progress: &ProgressBar) -> Res
     };
     // The peer is a task of its own, as it would be another program.
     let (answered, answer_ended) = futures::channel::oneshot::channel();
-    net.runtime().spawn(Box::pin(async move { drop(answered.send(answer(&b).await)) }));
+    net.runtime().spawn(Box::pin(async move { drop(answered.send(echo(&b).await)) }));
     let samples = ask.await?;
     answer_ended.await??;
     Ok(samples)
-}
-
-/// Measures `count` round trips of `size` bytes with a peer that [answers](answer), in nanoseconds
-pub(crate) async fn round_trips<D: Device>(
-    session: &Session<D>,
-    size: usize,
-    count: u32,
-    progress: &ProgressBar,
-) -> Result<Vec<u64>> {
-    let runtime = session.runtime();
-    let mut samples = Vec::with_capacity(count as usize);
-    let mut lease = session.alloc(size).await?;
-    lease.resize(size, 0);
-    for number in 0..count {
-        stamp(&mut lease, number);
-        let start = runtime.now();
-        lease = session.send(lease).await?;
-        let answer =
-            session.recv().await?.context("the peer closed the session before the last round trip")?;
-        samples.push((runtime.now() - start).as_nanos() as u64);
-        progress.inc(1);
-        ensure!(*answer == *lease, "round trip {number}: the answer differs from the message");
-    }
-    Ok(samples)
-}
-
-/// Answers each message with a copy of it, until the peer closes the session; returns how many bytes came
-pub(crate) async fn answer<D: Device>(session: &Session<D>) -> Result<u64> {
-    let mut total = 0;
-    let Some(first) = session.recv().await? else { return Ok(total) };
-    let mut lease = session.alloc(first.len()).await?;
-    let mut next = Some(first);
-    while let Some(message) = next {
-        if message.len() > lease.capacity() {
-            lease = session.alloc(message.len()).await?;
-        }
-        lease.clear();
-        lease.extend_from_slice(&message);
-        total += message.len() as u64;
-        drop(message);
-        lease = session.send(lease).await?;
-        next = session.recv().await?;
-    }
-    Ok(total)
-}
-
-fn stamp(message: &mut [u8], number: u32) {
-    for (byte, stamp) in message.iter_mut().zip(number.to_le_bytes()) {
-        *byte = stamp;
-    }
 }
 
 async fn bare_ping(net: &Net, size: usize, count: u32, progress: &ProgressBar) -> Result<Vec<u64>> {
@@ -242,18 +171,5 @@ impl Place {
             side.recv(0, part)?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn percentiles_are_nearest_ranks() {
-        let hundred = Distribution::of((1..=100).rev().collect());
-        assert_eq!((hundred.min, hundred.p50, hundred.p99, hundred.max), (1, 50, 99, 100));
-        let one = Distribution::of(vec![7]);
-        assert_eq!((one.min, one.p50, one.p99, one.max), (7, 7, 7, 7));
     }
 }

@@ -2,8 +2,8 @@
 
 mod cluster;
 mod elements;
+mod group;
 mod jaccl;
-mod measure;
 mod number;
 mod reduce;
 mod report;
@@ -19,8 +19,8 @@ use rdma_sim::topology::Shape;
 
 use self::cluster::Macs;
 use self::elements::Elements;
+use self::group::run_operation;
 use self::jaccl::Jaccl;
-use self::measure::measure;
 pub(crate) use self::number::NumberType;
 pub(crate) use self::reduce::AllReduce;
 pub(crate) use self::report::Row;
@@ -58,16 +58,16 @@ pub(crate) fn run(args: &Bench, output: Output) -> Result<()> {
         faults: FaultPlan::none(),
         keeps_records: false,
     };
-    let bench = Measurement {
+    let setup = Setup {
         args,
         elements: elements(args.dtype),
         plan: plan(&cabling, &operation).map_err(|error| unplanned(&args.topology, &error, &cabling))?,
         jaccl: Jaccl::new(&topology, args.operation),
         macs,
     };
-    let header = Header::new(args, ranks, bench.jaccl.describe());
+    let header = Header::new(args, ranks, setup.jaccl.describe());
     let mut rows = Rows::new(header, args.bytes.each().count(), output)?;
-    bench.measure(&mut rows)?;
+    setup.measure_sizes(&mut rows)?;
     rows.finish()
 }
 
@@ -96,8 +96,8 @@ fn elements(dtype: NumberType) -> Elements {
     }
 }
 
-/// What is measured
-struct Measurement<'a> {
+/// A group, the schedules of JACCL, and the Macs for both
+struct Setup<'a> {
     args: &'a Bench,
     elements: Elements,
     macs: Macs<'a>,
@@ -105,9 +105,9 @@ struct Measurement<'a> {
     jaccl: Jaccl<'a>,
 }
 
-impl Measurement<'_> {
+impl Setup<'_> {
     /// Measures each size, as long as the output is read
-    fn measure(&self, rows: &mut Rows<'_>) -> Result<()> {
+    fn measure_sizes(&self, rows: &mut Rows<'_>) -> Result<()> {
         let ranks = self.macs.cabling.hosts().len();
         let (mut last, mut is_noted) = (0, false);
         for bytes in self.args.bytes.each() {
@@ -132,13 +132,13 @@ impl Measurement<'_> {
 
     fn row(&self, workload: &Workload) -> Result<Row> {
         let Self { args, elements, macs, plan, jaccl } = self;
-        let (mut measured, _) = measure(macs, workload, elements)?;
+        let (mut measured, _) = run_operation(macs, workload, elements)?;
         if let Some(element) = args.spoil
             && let Some(found) = measured.outputs[ROOT].chunks_exact_mut(elements.size).nth(element)
         {
             found.fill(0);
         }
-        let jaccl = jaccl.measure(macs, workload, elements)?;
+        let jaccl = jaccl.run_fastest(macs, workload, elements)?;
         let mut row = beside_bound(macs, plan, workload, elements.size, measured.time)?;
         let wrong = jaccl.as_ref().map_or(0, |jaccl| workload.wrong(&jaccl.outputs, elements));
         row.set_wrong(workload.wrong(&measured.outputs, elements), wrong);

@@ -9,8 +9,8 @@ use rdma_sim::{FaultPlan, History, Model};
 use super::beside_bound;
 use super::cluster::Macs;
 use super::elements::Elements;
+use super::group::run_operation;
 use super::jaccl::Jaccl;
-use super::measure::measure;
 use super::report::Row;
 use super::workload::{ROOT, Workload};
 use crate::args::OperationName;
@@ -49,13 +49,13 @@ impl AllReduce<'_> {
         let macs = Macs { topology, cabling: &cabling, model: Model::tb5(), seed, faults, keeps_records };
         let elements = Elements::new::<f32>();
         let workload = Workload::new(name, ranks, bytes, elements.size);
-        let (measured, history) = measure(&macs, &workload, &elements)?;
+        let (measured, history) = run_operation(&macs, &workload, &elements)?;
         let mut row = beside_bound(&macs, &plan, &workload, elements.size, measured.time)?;
         // Bare verbs do not survive an unplugged cable.
         let jaccl = if has_faults {
             None
         } else {
-            Jaccl::new(topology, name).measure(&macs, &workload, &elements)?
+            Jaccl::new(topology, name).run_fastest(&macs, &workload, &elements)?
         };
         let wrong = jaccl.as_ref().map_or(0, |jaccl| workload.wrong(&jaccl.outputs, &elements));
         row.set_wrong(workload.wrong(&measured.outputs, &elements), wrong);

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::html::escaped;
-use crate::ping::Distribution;
+use crate::measure::Distribution;
 use crate::report::{self, bytes, micros};
 use crate::sizes;
 

@@ -15,9 +15,9 @@ use serde::Serialize;
 use tokio::time::sleep;
 
 use crate::args::Carrier;
-use crate::{path_counts, recorded};
 use crate::report::{repairs, with_sources};
 use crate::signals::Interrupted;
+use crate::{path_counts, recorded};
 
 /// How often it is looked whether a session has all kinds of paths, before it is used with those that it has.
 const LOOKS: u32 = 30;

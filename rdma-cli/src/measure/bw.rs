@@ -7,9 +7,9 @@ use indicatif::ProgressBar;
 use rdma_async::{Device, Session};
 use serde::Serialize;
 
+use super::messages::{count_of, receive_messages, send_messages};
 use super::wire::{BW, FOREIGN, MAX_MESSAGE};
 use crate::args::Bw;
-use crate::bw::{count_of, receive_messages, send_messages};
 use crate::failure::Failure;
 use crate::machines::{Carried, Host, Peer};
 use crate::progress;

@@ -1,17 +1,23 @@
 //! Measurements between two machines: one asks for them, and one answers
 
 mod bw;
+mod distribution;
 mod limit;
+mod messages;
 mod ping;
 mod reduce;
+mod round_trips;
 mod wire;
 
 use anyhow::Result;
 use rdma_async::{Device, Session};
 
 pub(crate) use self::bw::{RemoteBw, bw, measure_bw};
+pub(crate) use self::distribution::Distribution;
+pub(crate) use self::messages::{count_of, receive_messages, send_messages};
 pub(crate) use self::ping::{RemotePing, measure_ping, ping};
 pub(crate) use self::reduce::{MAX_ELEMENTS, Pair};
+pub(crate) use self::round_trips::{echo, round_trips};
 pub(crate) use self::wire::{FOREIGN, MAX_MESSAGE};
 
 /// What a peer asks for with the first message of a session
@@ -58,7 +64,7 @@ impl Measurement {
     pub(crate) async fn answer<D: Device>(self, session: &Session<D>) -> Result<u64> {
         let answered = async {
             match self {
-                Self::Ping => crate::ping::answer(session).await,
+                Self::Ping => echo(session).await,
                 Self::Bw => bw::answer(session).await,
                 Self::AllReduce => reduce::answer(session).await,
             }

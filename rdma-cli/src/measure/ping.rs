@@ -4,10 +4,11 @@ use anyhow::Result;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
+use super::distribution::Distribution;
+use super::round_trips::round_trips;
 use super::wire::{MAX_MESSAGE, PING};
 use crate::args::Ping;
 use crate::machines::{Carried, Host, Peer};
-use crate::ping::{Distribution, round_trips};
 use crate::progress;
 use crate::report::{Output, Wall};
 use crate::signals::Interrupt;

@@ -22,7 +22,7 @@ use self::ring::Ring;
 use self::wire::{Vectors, Wire};
 use super::cluster::Macs;
 use super::elements::Elements;
-use super::measure::{Measured, QUIET};
+use super::group::{Measured, QUIET};
 use super::workload::Workload;
 use crate::args::OperationName;
 
@@ -72,7 +72,7 @@ impl<'a> Jaccl<'a> {
     }
 
     /// Carries out the operation by each schedule that can run, once, and returns the fastest
-    pub(super) fn measure(
+    pub(super) fn run_fastest(
         &self,
         macs: &Macs<'_>,
         workload: &Workload,

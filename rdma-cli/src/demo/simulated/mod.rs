@@ -117,7 +117,7 @@ fn collect(args: &Demo, machine: DeviceList, interrupt: &Interrupt, output: Outp
         print_line(&cluster::text(&devices))?;
     }
     step("ping")?;
-    let ping = ping::measure(
+    let ping = ping::simulate(
         &topology,
         &Ping { host: None, bytes: 64, count: 1000, seed, profile: profile(), machines: Machines::default() },
         &model,
@@ -125,17 +125,17 @@ fn collect(args: &Demo, machine: DeviceList, interrupt: &Interrupt, output: Outp
     )?;
     step("goodput by size")?;
     let bytes = Sizes::parse("4KiB..4MiB", crate::sizes::MAX_BW).map_err(anyhow::Error::msg)?;
-    let measure = |in_flight| {
+    let bw = |in_flight| {
         interrupt.check()?;
         let machines = Machines::default();
-        bw::measure(
+        bw::simulate(
             &topology,
             &Bw { host: None, bytes, in_flight, seed, profile: profile(), machines },
             &model,
             &hidden,
         )
     };
-    let bw = [measure(1)?, measure(8)?];
+    let bw = [bw(1)?, bw(8)?];
     step("copy of a directory")?;
     let files = Files::create(0)?;
     let copy = |to: &Path, faults: FaultPlan, keeps_records| {

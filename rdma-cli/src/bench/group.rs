@@ -1,4 +1,4 @@
-//! How long an operation of a group takes
+//! One operation of a group, and how long it takes
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(super) struct Measured {
 }
 
 /// Carries out the operation once, after a barrier
-pub(super) fn measure(
+pub(super) fn run_operation(
     macs: &Macs<'_>,
     workload: &Workload,
     elements: &Elements,
