@@ -3,12 +3,12 @@
 use std::fmt;
 use std::path::Path;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use rdma_sim::topology::{Shape, Topology};
-use rdma_sim_verbs::shared::{SettingsError, topology, topology_in};
+use rdma_sim_verbs::shared::{MAX_TOPOLOGY, SettingsError, topology, topology_in};
 
 use crate::failure::{Failure, at, is_standard};
-use crate::file::{read_text, standard_input};
+use crate::file::read_named;
 
 /// A shape, a file, or standard input, which holds TOML or JSON
 pub(crate) fn read(text: &str, hosts: Option<usize>) -> Result<Topology> {
@@ -23,7 +23,7 @@ fn read_any(text: &str, hosts: Option<usize>) -> Result<Topology> {
     if !is_standard(text) {
         return topology(text, hosts).map_err(explain);
     }
-    let content = read_text(standard_input()?, MAX_LEN).context("standard input: cannot be read")?;
+    let content = read_named(Path::new(text), MAX_TOPOLOGY)?;
     let is_json = serde_json::from_str::<serde::de::IgnoredAny>(&content).is_ok();
     topology_in("standard input", &content, is_json, hosts).map_err(explain)
 }
@@ -45,6 +45,3 @@ fn explain(error: SettingsError) -> anyhow::Error {
         _ => Failure::usage(error).into(),
     }
 }
-
-/// More than the largest topology has, in bytes: rdma-sim-verbs reads no longer file.
-const MAX_LEN: u64 = 16 << 20;

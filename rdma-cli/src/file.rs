@@ -274,16 +274,26 @@ fn print_to_its_end(copy: &mut File) -> Result<()> {
     Ok(())
 }
 
-/// Opens a file to read, or standard input if `path` is `-`
-pub(crate) fn open(path: &Path) -> Result<Box<dyn io::Read>> {
+/// The text of a file of at most `most` bytes, or of standard input if `path` is `-`; errors name the file
+pub(crate) fn read_named(path: &Path, most: u64) -> Result<String> {
     if is_standard(path) {
-        return Ok(Box::new(standard_input()?));
+        return read_text(standard_input()?, most).with_context(|| at(path, "cannot be read"));
     }
-    Ok(Box::new(File::open(path).with_context(|| at(path, "cannot be read"))?))
+    read_file(path, most)
 }
 
-/// The text of a file of at most `most` bytes: another one, such as /dev/zero, would take all memory
-pub(crate) fn read_text(from: impl io::Read, most: u64) -> Result<String> {
+/// The text of a file or pipe of at most `most` bytes; errors name the file
+pub(crate) fn read_file(path: &Path, most: u64) -> Result<String> {
+    let read = || {
+        let file = File::open(path)?;
+        ensure!(!file.metadata()?.is_dir(), "is a directory");
+        read_text(file, most)
+    };
+    read().with_context(|| at(path, "cannot be read"))
+}
+
+/// The text of at most `most` bytes: a longer one, such as that of /dev/zero, would take all memory
+fn read_text(from: impl io::Read, most: u64) -> Result<String> {
     let mut text = Vec::new();
     from.take(most + 1).read_to_end(&mut text)?;
     ensure!(text.len() as u64 <= most, "is longer than {most} bytes");

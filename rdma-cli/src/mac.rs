@@ -1,5 +1,7 @@
 //! The two simulated Macs that the commands use
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result};
 use futures::future::try_join;
 use rdma_async::{AnyDevice, Node, NodeOptions, Session};
@@ -7,7 +9,7 @@ use rdma_sim::profile::{Profile, ProfileError};
 use rdma_sim::{LineRate, Model, Net, OpenError, SimDevice, Topology};
 
 use crate::failure::{Failure, is_standard};
-use crate::file::{read_text, standard_input};
+use crate::file::read_named;
 
 /// Ports of each Mac, which are the most cables between them.
 pub(crate) const PORTS: u8 = 3;
@@ -19,9 +21,6 @@ pub(crate) fn topology(cables: u8) -> Topology {
     (0..usize::from(cables)).fold(macs, |macs, port| macs.cable(("a", port), ("b", port), LineRate::TB5))
 }
 
-/// The longest profile in bytes: rdma-sim reads no longer file.
-const MAX_PROFILE: u64 = 1 << 20;
-
 /// The device model of `--profile`
 pub(crate) fn model(profile: &str) -> Result<Model> {
     self::profile(profile).map(|profile| profile.model)
@@ -32,7 +31,7 @@ pub(crate) fn profile(profile: &str) -> Result<Profile> {
     if !is_standard(profile) {
         return Profile::find(profile).map_err(explain);
     }
-    let text = read_text(standard_input()?, MAX_PROFILE).context("standard input: cannot be read")?;
+    let text = read_named(Path::new(profile), Profile::MAX_LEN)?;
     Profile::parse("standard input", &text).map_err(explain)
 }
 

@@ -1,7 +1,6 @@
 //! Host reports of this machine and from files
 
 use std::collections::BTreeSet;
-use std::io::Read;
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -107,18 +106,11 @@ const PLATFORMS: [&str; 3] = ["linux", "macos", "other"];
 
 /// Reads a report, labelled with the path of its file
 pub(crate) fn read(path: &Path) -> Result<Host> {
-    let mut json = Vec::new();
-    file::open(path)?
-        .take(MAX_BYTES + 1)
-        .read_to_end(&mut json)
-        .with_context(|| at(path, "cannot be read"))?;
-    if json.len() as u64 > MAX_BYTES {
-        bail!(at(path, format_args!("is not a host report: it is longer than {MAX_BYTES} bytes")));
-    }
+    let json = file::read_named(path, MAX_BYTES)?;
     // The JSON error names line and column.
     let invalid = || at(path, "is not a host report");
     // Every key may be missing but this one: otherwise any other JSON would pass for a report.
-    let keys: Map<String, Value> = serde_json::from_slice(&json).with_context(invalid)?;
+    let keys: Map<String, Value> = serde_json::from_str(&json).with_context(invalid)?;
     let Some(platform) = keys.get("platform") else {
         bail!(at(
             path,
@@ -132,7 +124,7 @@ pub(crate) fn read(path: &Path) -> Result<Host> {
             format_args!("is not a host report: its platform is {platform}, and not one of {known}")
         ));
     }
-    let report = HostReport::from_json(&json).with_context(invalid)?;
+    let report = HostReport::from_json(json.as_bytes()).with_context(invalid)?;
     Ok(Host::new(shown(path), report))
 }
 

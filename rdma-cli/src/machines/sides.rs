@@ -1,6 +1,5 @@
 //! What both sides do alike
 
-use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -9,7 +8,7 @@ use rdma_async::{AnyDevice, Node, NodeOptions, Session, SharedKey};
 use super::limits::{CHECK_INTERVAL, CLOSE_TIMEOUT};
 use super::reset_code::reset_code;
 use crate::failure::at;
-use crate::file::read_text;
+use crate::file::read_file;
 use crate::signals::{Interrupt, Interrupted};
 
 /// Longer than a file with a key, in bytes.
@@ -25,9 +24,7 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
 pub(crate) fn key_options(key: Option<&Path>) -> Result<NodeOptions> {
     let options = NodeOptions::new();
     let Some(path) = key else { return Ok(options) };
-    let read = File::open(path).map_err(anyhow::Error::from).and_then(|file| read_text(file, MAX_KEY));
-    let text = read.with_context(|| at(path, "cannot be read"))?;
-    let key = text.parse::<SharedKey>();
+    let key = read_file(path, MAX_KEY)?.parse::<SharedKey>();
     let why = || at(path, "holds no key: make one with `openssl rand -hex 32`");
     Ok(options.shared_key(key.with_context(why)?))
 }

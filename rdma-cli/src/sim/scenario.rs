@@ -1,11 +1,10 @@
 //! Scenario files
 
-use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::anyhow;
 use rdma_async::NodeOptions;
 use rdma_sim::topology::TopologyTable;
 use rdma_sim::{Fault, FaultKind, FaultPlan, Model, Topology};
@@ -19,8 +18,8 @@ use super::period::Period;
 use super::port::Port;
 use super::rules::{self, RulesTable};
 use super::workload::{Exchange, Idle, Kind, Ping, Program, Stream, Verbs, Workload};
-use crate::failure::{at, is_standard, shown};
-use crate::file::{read_text, standard_input};
+use crate::failure::shown;
+use crate::file::read_named;
 use crate::report::plain;
 
 /// Faults, the programs that run under them, and the expected end
@@ -89,7 +88,7 @@ const MAX_BYTES: u64 = 1 << 20;
 impl Scenario {
     /// Reads a scenario
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = text(path).with_context(|| at(path, "cannot be read"))?;
+        let text = text(path)?;
         Self::parse(&text).map_err(|Invalid { offset, why }| {
             let before = &text.as_bytes()[..offset.min(text.len())];
             let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -147,17 +146,12 @@ impl Scenario {
 }
 
 fn text(path: &Path) -> anyhow::Result<String> {
-    if is_standard(path) {
-        return read_text(standard_input()?, MAX_BYTES);
-    }
-    // Checked before it is opened: opening a pipe would wait for a writer.
-    let found = fs::metadata(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => anyhow!("{error}; examples are in rdma-sim/scenarios"),
-        _ => error.into(),
-    })?;
-    ensure!(!found.is_dir(), "is a directory");
-    ensure!(found.is_file(), "is not a regular file");
-    read_text(File::open(path)?, MAX_BYTES)
+    read_named(path, MAX_BYTES).map_err(|error| match error.downcast_ref::<io::Error>() {
+        Some(missing) if missing.kind() == io::ErrorKind::NotFound => {
+            anyhow!("{error:#}; examples are in rdma-sim/scenarios")
+        }
+        _ => error,
+    })
 }
 
 /// Reads the program that runs at each end of each link

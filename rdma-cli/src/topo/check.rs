@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::cabling::{cabling, read};
 use crate::args::TopoCheck;
-use crate::failure::{at, shown};
-use crate::file::{self, read_text};
+use crate::failure::shown;
+use crate::file::read_named;
 use crate::report::Output;
 
 /// More than the longest plan has, in bytes.
@@ -27,9 +27,7 @@ pub(crate) fn run(args: &TopoCheck, output: Output) -> anyhow::Result<()> {
     let topology = read(&args.topology)?;
     let cabling = cabling(&args.topology.topology, &topology)?;
     let name = shown(&args.plan);
-    let text =
-        read_text(file::open(&args.plan)?, MAX_LEN).with_context(|| at(&args.plan, "cannot be read"))?;
-    let plan = text.parse::<Plan>().map_err(|error| unparsed(&name, &error))?;
+    let plan = read_named(&args.plan, MAX_LEN)?.parse::<Plan>().map_err(|error| unparsed(&name, &error))?;
     let factor = verify(&cabling, &plan).with_context(|| name.clone())?;
     let checked = Checked {
         hosts: cabling.hosts().len(),

@@ -148,6 +148,7 @@ fn files_without_an_end_are_refused() {
         "topo plan /dev/zero",
         "topo check ring:4 /dev/zero",
         "doctor --from /dev/zero",
+        "sim run /dev/zero",
     ] {
         assert_failed(&inside(&folder, command), 1, &["/dev/zero", "longer than"]);
     }

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::support::{Folder, assert_code, assert_refused, json, keys, stderr, stdout};
+use crate::support::{Folder, assert_code, assert_refused, json, keys, stderr, stdout, tool};
 
 /// The scenarios that come with the simulator
 fn shipped() -> Vec<PathBuf> {
@@ -255,13 +256,11 @@ fn files_that_are_not_scenarios_are_named() {
     folder.directory("folder");
     folder.write("binary", [0xff, 0xfe, 0]);
     folder.write("long", vec![b'#'; (1 << 20) + 1]);
-    folder.pipe("pipe");
     for (name, why) in [
         ("missing", "cannot be read: No such file"),
         ("folder", "cannot be read: is a directory"),
         ("binary", "cannot be read: is not UTF-8 text"),
         ("long", "is longer than 1048576 bytes"),
-        ("pipe", "is not a regular file"),
     ] {
         let path = folder.path(name);
         for command in ["run", "trace"] {
@@ -270,6 +269,20 @@ fn files_that_are_not_scenarios_are_named() {
             let has_hint = stderr(&output).ends_with("; examples are in rdma-sim/scenarios\n");
             assert_eq!(has_hint, name == "missing", "{}", stderr(&output));
         }
+    }
+}
+
+/// Catches a scenario that is read twice, or refused because it has no length, as from `<(…)`.
+#[test]
+fn a_scenario_is_read_from_a_pipe() {
+    // Fits into the pipe.
+    let text = fs::read(shipped_one("eleventh-queue-pair")).unwrap();
+    for command in ["run", "trace", "check"] {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(&text).unwrap();
+        drop(writer);
+        let output = tool().args(["sim", command, "/dev/stdin"]).stdin(reader).output().unwrap();
+        assert_code(&output, 0);
     }
 }
 

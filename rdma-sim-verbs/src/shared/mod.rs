@@ -25,4 +25,4 @@ pub use self::error::FabricError;
 pub use self::fabric::{Lateness, SharedFabric};
 pub(crate) use self::host::LocalHost;
 pub use self::interfaces::Interfaces;
-pub use self::settings::{Settings, SettingsError, topology, topology_in};
+pub use self::settings::{MAX_TOPOLOGY, Settings, SettingsError, topology, topology_in};

@@ -9,8 +9,8 @@ use rdma_sim::profile::{Decided, Profile, ProfileError};
 use rdma_sim::topology::{MacModel, Shape};
 use rdma_sim::{FaultPlan, LineRate, Model, Timing, Topology, TopologyError};
 
-/// More than the largest topology has, in bytes: another file, such as /dev/zero, would take all memory.
-const MAX_LEN: u64 = 16 << 20;
+/// The length of the longest topology that is read, in bytes: a longer file, such as /dev/zero, would take all memory
+pub const MAX_TOPOLOGY: u64 = 16 << 20;
 
 /// The settings of a fabric, decided by the process that makes it
 #[derive(Clone, Debug)]
@@ -51,16 +51,19 @@ pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsEr
         Err(unknown) => {
             let path = Path::new(text);
             let mut content = String::new();
-            let read = File::open(path).and_then(|file| file.take(MAX_LEN + 1).read_to_string(&mut content));
+            let read =
+                File::open(path).and_then(|file| file.take(MAX_TOPOLOGY + 1).read_to_string(&mut content));
             let len = read.map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound if !is_path(text) => {
                     SettingsError::NoTopology(text.to_owned(), Box::new(unknown))
                 }
                 _ => SettingsError::Read(text.to_owned(), error),
             })?;
-            if len as u64 > MAX_LEN {
-                let error =
-                    io::Error::new(io::ErrorKind::FileTooLarge, format!("it is longer than {MAX_LEN} bytes"));
+            if len as u64 > MAX_TOPOLOGY {
+                let error = io::Error::new(
+                    io::ErrorKind::FileTooLarge,
+                    format!("it is longer than {MAX_TOPOLOGY} bytes"),
+                );
                 return Err(SettingsError::Read(text.to_owned(), error));
             }
             let is_json = path.extension().is_some_and(|extension| extension == "json");

@@ -35,9 +35,6 @@ pub(crate) use self::field::FIELDS;
 use self::field::{Field, field};
 use crate::model::Model;
 
-/// Longer than any profile, in bytes: another file, such as /dev/zero, would take all memory.
-const MAX_LEN: u64 = 1 << 20;
-
 /// A model with a name, and how each of its fields was decided
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -79,6 +76,9 @@ impl Decided {
 }
 
 impl Profile {
+    /// The length of the longest file that is read, in bytes: a longer one, such as /dev/zero, would take all memory
+    pub const MAX_LEN: u64 = 1 << 20;
+
     /// A profile of the simulator: one of [`Model::PROFILES`]
     pub fn named(name: &str) -> Option<Self> {
         let base = Model::PROFILES.into_iter().find(|known| *known == name)?;
@@ -106,9 +106,9 @@ impl Profile {
     pub fn load(path: &Path) -> Result<Self, ProfileError> {
         let refuse = |why| ProfileError::Read { path: path.to_owned(), why };
         let mut text = String::new();
-        let read = File::open(path).and_then(|file| file.take(MAX_LEN + 1).read_to_string(&mut text));
-        if read.map_err(|error| refuse(error.to_string()))? as u64 > MAX_LEN {
-            return Err(refuse(format!("it is longer than {MAX_LEN} bytes")));
+        let read = File::open(path).and_then(|file| file.take(Self::MAX_LEN + 1).read_to_string(&mut text));
+        if read.map_err(|error| refuse(error.to_string()))? as u64 > Self::MAX_LEN {
+            return Err(refuse(format!("it is longer than {} bytes", Self::MAX_LEN)));
         }
         Self::parse(&path.display().to_string(), &text)
     }
