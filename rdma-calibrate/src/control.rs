@@ -29,12 +29,12 @@ pub(crate) struct Control<'a> {
 
 impl<'a> Control<'a> {
     /// Exchanges versions with the other side
-    pub(crate) async fn meet(
+    pub(crate) async fn handshake(
         stream: &'a mut dyn Stream,
         runtime: &dyn Runtime,
     ) -> Result<Self, CalibrateError> {
         let mut control = Self { stream: BufReader::new(stream) };
-        control.say(&Hello { tb5_calibrate: VERSION }).await?;
+        control.send(&Hello { tb5_calibrate: VERSION }).await?;
         let line = control.line(runtime, PATIENCE).await?;
         match serde_json::from_slice(&line) {
             Ok(Hello { tb5_calibrate: VERSION }) => Ok(control),
@@ -43,7 +43,8 @@ impl<'a> Control<'a> {
         }
     }
 
-    pub(crate) async fn say(&mut self, message: &impl Serialize) -> Result<(), CalibrateError> {
+    /// Sends `message` as a line
+    pub(crate) async fn send(&mut self, message: &impl Serialize) -> Result<(), CalibrateError> {
         let mut line = serde_json::to_vec(message).map_err(|_| CalibrateError::NotCalibrate)?;
         line.push(b'\n');
         let written = async {
@@ -53,7 +54,8 @@ impl<'a> Control<'a> {
         written.await.map_err(|_| CalibrateError::PeerGone)
     }
 
-    pub(crate) async fn hear<T: DeserializeOwned>(
+    /// Receives a line within `patience`
+    pub(crate) async fn receive<T: DeserializeOwned>(
         &mut self,
         runtime: &dyn Runtime,
         patience: Duration,

@@ -27,21 +27,22 @@ pub(crate) struct Lab<'a> {
 }
 
 impl<'a> Lab<'a> {
-    pub(crate) async fn meet(
+    /// Exchanges versions with the peer, and opens the device
+    pub(crate) async fn connect(
         machine: &'a dyn Machine,
         stream: &'a mut dyn Stream,
         calls: &Arc<Calls>,
     ) -> Result<Self, CalibrateError> {
         let runtime = machine.runtime();
-        let control = Control::meet(stream, &*runtime).await?;
+        let control = Control::handshake(stream, &*runtime).await?;
         let device = open(machine, calls).map_err(CalibrateError::Device)?;
         let findings = Findings::new(device.name(), device.port().map_err(CalibrateError::Device)?);
         let start = runtime.now();
         Ok(Self { machine, device, calls: Arc::clone(calls), findings, control, runtime, start })
     }
 
-    /// Ends the conversation, and returns what was found
-    pub(crate) async fn part(mut self) -> Result<Findings, CalibrateError> {
+    /// Ends the calibration of the peer, and returns the findings
+    pub(crate) async fn finish(mut self) -> Result<Findings, CalibrateError> {
         self.ask(Request::Bye).await?;
         self.findings.finish(self.runtime.now() - self.start);
         Ok(self.findings)
@@ -51,7 +52,7 @@ impl<'a> Lab<'a> {
     pub(crate) async fn explain(&mut self, error: CalibrateError) -> CalibrateError {
         let CalibrateError::Silent { patience, .. } = error else { return error };
         // A peer that waits for the cable as well gives up after this time.
-        match self.control.hear::<Reply>(&*self.runtime, patience).await {
+        match self.control.receive::<Reply>(&*self.runtime, patience).await {
             Err(CalibrateError::PeerGone) => CalibrateError::PeerGone,
             _ => error,
         }
@@ -87,11 +88,11 @@ impl<'a> Lab<'a> {
 
     /// Asks the peer for something that goes on while this side does its part
     pub(crate) async fn begin(&mut self, request: Request) -> Result<(), CalibrateError> {
-        self.control.say(&request).await
+        self.control.send(&request).await
     }
 
     pub(crate) async fn reply(&mut self) -> Result<Reply, CalibrateError> {
-        match self.control.hear(&*self.runtime, PATIENCE).await? {
+        match self.control.receive(&*self.runtime, PATIENCE).await? {
             Reply::Failed(why) => Err(CalibrateError::PeerFailed(why)),
             reply => Ok(reply),
         }

@@ -77,9 +77,9 @@ async fn calibrate_over(
     options: &Options,
     calls: &Arc<Calls>,
 ) -> Result<Findings, CalibrateError> {
-    let mut lab = Lab::meet(machine, stream, calls).await?;
+    let mut lab = Lab::connect(machine, stream, calls).await?;
     match stages::run(&mut lab, options).await {
-        Ok(()) => lab.part().await,
+        Ok(()) => lab.finish().await,
         Err(error) => Err(lab.explain(error).await),
     }
 }

@@ -62,8 +62,8 @@ async fn serve_over(
     calls: &Arc<Calls>,
 ) -> Result<(), CalibrateError> {
     let runtime = machine.runtime();
-    let met = Control::meet(stream, &*runtime).await;
-    let mut control = met.map_err(|error| match error {
+    let greeted = Control::handshake(stream, &*runtime).await;
+    let mut control = greeted.map_err(|error| match error {
         // A port scanner connects and says nothing.
         CalibrateError::PeerGone | CalibrateError::PeerSilent(_) => CalibrateError::NotCalibrate,
         error => error,
@@ -73,24 +73,24 @@ async fn serve_over(
         Ok(device) => Answers { device, calls, station: None, resting: VecDeque::new() },
         Err(error) => {
             let error = CalibrateError::Device(error);
-            let _: Request = control.hear(&*runtime, IDLE).await?;
-            control.say(&Reply::Failed(error.to_string())).await?;
+            let _: Request = control.receive(&*runtime, IDLE).await?;
+            control.send(&Reply::Failed(error.to_string())).await?;
             return Err(error);
         }
     };
     loop {
-        let request: Request = control.hear(&*runtime, IDLE).await?;
+        let request: Request = control.receive(&*runtime, IDLE).await?;
         // These take their time from the reply on.
         if let Request::Echo { .. } | Request::Relay { .. } | Request::Stream { .. } = request {
             let prepared = answers.prepare(request).map_or_else(failed, |()| Reply::Done);
             let is_ready = matches!(prepared, Reply::Done);
-            control.say(&prepared).await?;
+            control.send(&prepared).await?;
             if !is_ready {
                 continue;
             }
         }
         let reply = answers.answer(request).await.unwrap_or_else(|error| Reply::Failed(error.to_string()));
-        control.say(&reply).await?;
+        control.send(&reply).await?;
         if let Request::Bye = request {
             return Ok(());
         }

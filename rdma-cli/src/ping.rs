@@ -109,29 +109,29 @@ async fn ping(net: &Net, size: usize, count: u32, progress: &ProgressBar) -> Res
 async fn bare_ping(net: &Net, size: usize, count: u32, progress: &ProgressBar) -> Result<Vec<u64>> {
     let [a, b] = mac::devices(net)?;
     let frame = size.next_multiple_of(rdma_core::FRAME).max(rdma_core::FRAME);
-    let place = |number: usize| Place { start: number * frame, size, part: a.caps().max_message as usize };
-    let (out, receives) = (place(0), [place(1), place(2)]);
+    let span = |number: usize| Span { start: number * frame, size, part: a.caps().max_message as usize };
+    let (out, receives) = (span(0), [span(1), span(2)]);
     let [mut a, mut b] = BareQp::pair(a, b, 3 * frame)?;
     // Two receives stay posted, so that neither side waits for the other to post one.
-    for place in &receives {
-        place.receive(&mut a)?;
-        place.receive(&mut b)?;
+    for span in &receives {
+        span.receive(&mut a)?;
+        span.receive(&mut b)?;
     }
     let received = || receives.iter().cycle().take(count as usize);
     let ask = async {
         let mut samples = Vec::with_capacity(count as usize);
-        for place in received() {
+        for span in received() {
             let start = net.now();
             out.send(&mut a)?;
-            place.bounce(&mut a).await?;
+            span.bounce(&mut a).await?;
             samples.push((net.now() - start).as_nanos() as u64);
             progress.inc(1);
         }
         anyhow::Ok(samples)
     };
     let answer = async {
-        for place in received() {
-            place.bounce(&mut b).await?;
+        for span in received() {
+            span.bounce(&mut b).await?;
             out.send(&mut b)?;
         }
         anyhow::Ok(())
@@ -141,14 +141,14 @@ async fn bare_ping(net: &Net, size: usize, count: u32, progress: &ProgressBar) -
 }
 
 /// A message in the memory of a bare queue pair, in as many parts as the device needs
-struct Place {
+struct Span {
     start: usize,
     size: usize,
     /// The longest message of the device
     part: usize,
 }
 
-impl Place {
+impl Span {
     fn parts(&self) -> impl Iterator<Item = Range<usize>> {
         let Self { start, size, part } = *self;
         // An empty message is one message.

@@ -25,7 +25,7 @@ struct Spans {
 
 /// The seed and the host in a span and those around it, and how many handles it has
 struct Span {
-    place: String,
+    fields: String,
     handles: usize,
 }
 
@@ -73,10 +73,10 @@ impl Printer {
     }
 
     /// The seed and the host where this thread is
-    fn place(&self) -> String {
+    fn fields(&self) -> String {
         let entered = ENTERED.with_borrow(|entered| entered.last().copied());
         let spans = self.spans();
-        entered.and_then(|id| spans.open.get(&id)).map_or_else(String::new, |span| span.place.clone())
+        entered.and_then(|id| spans.open.get(&id)).map_or_else(String::new, |span| span.fields.clone())
     }
 }
 
@@ -87,12 +87,12 @@ impl Subscriber for Printer {
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
         // The span of a peer has no parent, and is made by the program of a host.
-        let mut place = Place(self.place());
-        span.record(&mut place);
+        let mut fields = SpanFields(self.fields());
+        span.record(&mut fields);
         let mut spans = self.spans();
         spans.last += 1;
         let id = spans.last;
-        spans.open.insert(id, Span { place: place.0, handles: 1 });
+        spans.open.insert(id, Span { fields: fields.0, handles: 1 });
         Id::from_u64(id)
     }
 
@@ -123,7 +123,7 @@ impl Subscriber for Printer {
         event.record(&mut line);
         let Line { message, fields } = line;
         let level = event.metadata().level().as_str().to_lowercase();
-        print(&format!("tb5: {level}: {}", plain(&format!("{message}{fields}{}", self.place()))));
+        print(&format!("tb5: {level}: {}", plain(&format!("{message}{fields}{}", self.fields()))));
     }
 
     fn enter(&self, id: &Id) {
@@ -140,9 +140,9 @@ impl Subscriber for Printer {
 }
 
 /// The seed and the host of a span, as further fields of its events
-struct Place(String);
+struct SpanFields(String);
 
-impl Visit for Place {
+impl Visit for SpanFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if ["seed", "host"].contains(&field.name()) {
             // Writing to a string does not fail.

@@ -81,17 +81,17 @@ impl Namespace {
         unsafe { command.pre_exec(enter) };
     }
 
-    /// Adds the interface `there`, whose other end is `here` in the namespace of `middle`, and still down
+    /// Adds the interface `local`, whose other end is `remote` in the namespace of `middle`, and still down
     pub(super) fn join(
         &self,
         links: &mut Netlink,
-        there: End<'_>,
+        local: End<'_>,
         middle: &mut Netlink,
-        here: End<'_>,
+        remote: End<'_>,
     ) -> io::Result<()> {
-        middle.add_cable(here, there, self.0.as_fd())?;
-        middle.disable_own_addresses(here.index)?;
-        links.disable_own_addresses(there.index)?;
-        links.set_up(there.index, true)
+        middle.add_cable(remote, local, self.0.as_fd())?;
+        middle.disable_own_addresses(remote.index)?;
+        links.disable_own_addresses(local.index)?;
+        links.set_up(local.index, true)
     }
 }

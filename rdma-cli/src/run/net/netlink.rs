@@ -65,15 +65,20 @@ impl Netlink {
         self.create(&request)
     }
 
-    /// Adds a virtual cable, whose other end is in the namespace `there`
-    pub(super) fn add_cable(&mut self, here: End<'_>, far: End<'_>, there: BorrowedFd<'_>) -> io::Result<()> {
-        let mut request = Request::end(here);
+    /// Adds a virtual cable from `local` to `remote`, which is in the namespace `remote_namespace`
+    pub(super) fn add_cable(
+        &mut self,
+        local: End<'_>,
+        remote: End<'_>,
+        remote_namespace: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let mut request = Request::end(local);
         request.nested(IFLA_LINKINFO, |info| {
             info.text(IFLA_INFO_KIND, "veth");
             info.nested(IFLA_INFO_DATA, |data| {
                 data.nested(VETH_INFO_PEER, |peer| {
-                    let mut end = Request::end(far);
-                    end.attribute(IFLA_NET_NS_FD, &there.as_raw_fd().to_ne_bytes());
+                    let mut end = Request::end(remote);
+                    end.attribute(IFLA_NET_NS_FD, &remote_namespace.as_raw_fd().to_ne_bytes());
                     peer.0.extend_from_slice(&end.0);
                 });
             });
