@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::args::Fabric;
 use crate::fault_text;
 use crate::report::{Output, SIMULATOR, table};
-use crate::run::{Happened, columns, faults_of, open};
+use crate::run::{FaultOutcome, columns, faults_of, open};
 
 #[derive(Debug, Serialize)]
 struct List {
@@ -31,7 +31,7 @@ struct Shown {
     name: String,
     age_seconds: f64,
     hosts: Vec<HostShown>,
-    faults: Vec<Happened>,
+    faults: Vec<FaultOutcome>,
 }
 
 #[derive(Debug, Serialize)]
@@ -165,8 +165,8 @@ fn text(shown: &Shown) -> String {
     });
     let mut lines = vec![format!("fabric {}, {:.1} s old", shown.name, shown.age_seconds)];
     lines.push(table(std::iter::once(heading).chain(rows)));
-    for Happened { fault, happened } in &shown.faults {
-        lines.push(format!("fault {fault}{}", if *happened { "" } else { " (not yet)" }));
+    for FaultOutcome { fault, fired } in &shown.faults {
+        lines.push(format!("fault {fault}{}", if *fired { "" } else { " (not yet)" }));
     }
     lines.join("\n")
 }

@@ -9,7 +9,7 @@ use super::host::Host;
 /// The faults of a fabric, each with whether it has fired
 pub(crate) fn of(fabric: &SharedFabric) -> Vec<(Fault, bool)> {
     let now = Time::from_nanos(fabric.now_ns());
-    let happened = |fault: &Fault| match fault.trigger {
+    let has_fired = |fault: &Fault| match fault.trigger {
         Trigger::At(time) => time <= now,
         Trigger::AfterFrames(frames) => {
             let sent = fabric.port_of(&fault.target).map_or(0, |port| fabric.sent()[port].frames);
@@ -17,7 +17,7 @@ pub(crate) fn of(fabric: &SharedFabric) -> Vec<(Fault, bool)> {
         }
         _ => false,
     };
-    fabric.faults().into_iter().map(|fault| (fault.clone(), happened(&fault))).collect()
+    fabric.faults().into_iter().map(|fault| (fault.clone(), has_fired(&fault))).collect()
 }
 
 /// The fault that killed the program of a host, if there is one
@@ -32,8 +32,6 @@ pub(super) fn that_killed(fabric: &SharedFabric, host: &Host) -> Option<Fault> {
     let mut faults = of(fabric).into_iter();
     // A process may be killed between a frame and its count, so assume that a frame-triggered kill fired.
     faults
-        .find(|(fault, happened)| {
-            kills(fault) && (*happened || matches!(fault.trigger, Trigger::AfterFrames(_)))
-        })
+        .find(|(fault, fired)| kills(fault) && (*fired || matches!(fault.trigger, Trigger::AfterFrames(_))))
         .map(|(fault, _)| fault)
 }

@@ -38,7 +38,7 @@ use self::no_orphans as orphans;
 use self::orphans::Orphans;
 use self::output::{OwnLines, Relay, Stream};
 use self::outside::{End, Outside};
-pub(crate) use self::summary::{Happened, columns, faults_of};
+pub(crate) use self::summary::{FaultOutcome, columns, faults_of};
 use self::summary::{Summary, outcome};
 use self::watch::{Policy, Watch};
 use crate::args::{Pace, Run};

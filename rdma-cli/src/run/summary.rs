@@ -19,7 +19,7 @@ pub(super) struct Summary {
     wall_seconds: f64,
     hosts: Vec<Ended>,
     cables: Vec<Cable>,
-    faults: Vec<Happened>,
+    faults: Vec<FaultOutcome>,
     /// `null` if cables are as fast as the machine allows.
     pace: Option<Pace>,
 }
@@ -70,15 +70,15 @@ pub(crate) fn columns(sent: &CableStats) -> [String; 3] {
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Happened {
+pub(crate) struct FaultOutcome {
     pub(crate) fault: String,
-    pub(crate) happened: bool,
+    pub(crate) fired: bool,
 }
 
 /// The faults of a fabric
-pub(crate) fn faults_of(fabric: &SharedFabric) -> Vec<Happened> {
+pub(crate) fn faults_of(fabric: &SharedFabric) -> Vec<FaultOutcome> {
     let faults = faults::of(fabric).into_iter();
-    faults.map(|(fault, happened)| Happened { fault: fault.to_string(), happened }).collect()
+    faults.map(|(fault, fired)| FaultOutcome { fault: fault.to_string(), fired }).collect()
 }
 
 /// The outcome in the summary, and the exit code
@@ -156,8 +156,8 @@ impl Summary {
             let (count, cables) = (idle.len(), if idle.len() == 1 { "cable" } else { "cables" });
             lines.push(format!("{count} idle {cables}"));
         }
-        for Happened { fault, happened } in &self.faults {
-            lines.push(format!("fault {fault}{}", if *happened { "" } else { " (did not fire)" }));
+        for FaultOutcome { fault, fired } in &self.faults {
+            lines.push(format!("fault {fault}{}", if *fired { "" } else { " (did not fire)" }));
         }
         lines.extend(self.pace.iter().flat_map(Pace::text));
         lines.join("\n")

@@ -161,9 +161,9 @@ fn json_is_one_object_with_stable_keys() {
     let counters = ["device", "frames", "host", "messages", "payload_bytes", "stalls", "wire_bytes"];
     assert_eq!(keys(&report["cables"][0]["ends"][1]), counters);
     let faults = json!([
-        {"fault": "at 0s a:rdma_en2 corrupt 1", "happened": true},
-        {"fault": "at 3600s b pause", "happened": false},
-        {"fault": "after 9 frames a:rdma_en2 unplug", "happened": false},
+        {"fault": "at 0s a:rdma_en2 corrupt 1", "fired": true},
+        {"fault": "at 3600s b pause", "fired": false},
+        {"fault": "after 9 frames a:rdma_en2 unplug", "fired": false},
     ]);
     assert_eq!((&report["faults"], &report["pace"]), (&faults, &Value::Null));
 }
@@ -194,7 +194,7 @@ fn both_commands_read_the_same_faults() {
     child.signal(libc::SIGTERM);
     assert_code(&child.finish(), 143);
     let output = Run::new(["--json", "--fault", "a:rdma_en2 unplug", "--", "true"]).output();
-    assert_eq!(json(&output)["faults"], json!([{"fault": "at 0s a:rdma_en2 unplug", "happened": true}]));
+    assert_eq!(json(&output)["faults"], json!([{"fault": "at 0s a:rdma_en2 unplug", "fired": true}]));
 }
 
 // ─── Exit codes and signals ───
@@ -385,7 +385,7 @@ fn a_ping_pong_makes_no_progress_without_its_cable() {
     let output = child.finish();
     let code = output.status.code().unwrap();
     assert!(matches!(code, 1 | 143), "{code}: {}", stderr(&output));
-    assert_eq!(json(&output)["faults"][0]["happened"], true);
+    assert_eq!(json(&output)["faults"][0]["fired"], true);
     run.assert_nothing_is_left();
 }
 

@@ -90,7 +90,7 @@ fn the_report_of_an_interrupted_run_names_the_host_and_the_fault_of_a_verb_that_
     let [a, b] = &report["hosts"].as_array().unwrap()[..] else { panic!("{report}") };
     assert_eq!((&a["exit_code"], &a["signal"]), (&json!(null), &json!(libc::SIGTERM)), "{report}");
     assert_eq!(b["exit_code"], 0, "{report}");
-    assert_eq!(report["faults"], json!([{"fault": fault, "happened": true}]));
+    assert_eq!(report["faults"], json!([{"fault": fault, "fired": true}]));
     assert!(lines.iter().all(|line| !line.starts_with("a | ")), "no device was open: {lines:?}");
     run.assert_nothing_is_left();
 }
