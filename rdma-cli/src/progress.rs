@@ -49,7 +49,7 @@ pub(crate) fn begin_check(bar: &ProgressBar, len: u64) {
 pub(crate) fn end_check(bar: &ProgressBar, len: u64, found: u64) {
     bar.inc(found);
     if len >= LONG_FILE {
-        // The bar learns its new position with the message, and without `found` the rate so far stays.
+        // `set_message` records the new position, from which `reset_eta` begins; without `found`, the rate so far stays.
         bar.set_message("");
         if found > 0 {
             bar.reset_eta();

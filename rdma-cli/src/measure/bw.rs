@@ -100,7 +100,10 @@ async fn row<D: Device>(session: &Session<D>, size: u64, in_flight: u16) -> Resu
 async fn timed<D: Device>(session: &Session<D>, size: u64, count: u64, in_flight: u16) -> Result<u64> {
     session.send_bytes(&[size.to_le_bytes(), count.to_le_bytes()].concat()).await?;
     send_messages(session, size as usize, count as usize, in_flight.into()).await?;
-    let answer = session.recv().await?.context("the peer closed the session before it had told the time")?;
+    let answer = session
+        .recv()
+        .await?
+        .context("the peer closed the session before it sent the time that the messages took")?;
     let nanos = answer.as_array().map(|nanos| u64::from_le_bytes(*nanos)).filter(|nanos| *nanos > 0);
     nanos.context(FOREIGN)
 }

@@ -130,7 +130,7 @@ impl Service<'_> {
 /// One peer that fails is no reason to leave the others
 fn report_failure(peer: SocketAddr, done: Result<()>) {
     let Err(error) = done else { return };
-    // After Ctrl-C, only what is kept of a copy is news.
+    // After Ctrl-C, only an error that names the kept part of a copy is printed.
     if !error.is::<Interrupted>() || error.chain().count() > 1 {
         note(&format!("{peer}: {}", with_sources(&error)));
     }
