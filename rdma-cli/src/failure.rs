@@ -1,4 +1,4 @@
-//! How commands fail
+//! Failures of commands
 
 use std::fmt;
 use std::path::Path;
@@ -31,12 +31,12 @@ impl Failure {
 #[error(transparent)]
 pub(crate) struct OwnFile(#[from] anyhow::Error);
 
-/// How messages call the file at `path`, where `-` is standard input
+/// Name in messages of the file at `path`, where `-` is standard input
 pub(crate) fn shown(path: &Path) -> String {
     named(path, "standard input")
 }
 
-/// How the output calls the file at `path` that was written, where `-` is standard output
+/// Name in the output of the file at `path` that was written, where `-` is standard output
 pub(crate) fn written(path: &Path) -> String {
     named(path, "standard output")
 }

@@ -70,7 +70,7 @@ fn write_pages(folder: &Path, command: Command, name: &str, files: &mut Vec<Stri
     Ok(())
 }
 
-/// How paragraphs of a help begin that are sections of the manual; the others are its notes
+/// First words of the paragraphs of a help that are sections of the manual; the others are its notes
 const SECTIONS: [(&str, &str); 2] = [("Examples: ", "EXAMPLES"), ("Exit codes: ", "EXIT STATUS")];
 
 fn page(command: Command) -> Result<String> {

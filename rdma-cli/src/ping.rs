@@ -73,7 +73,7 @@ pub(crate) fn simulate(
 }
 
 impl PingResult {
-    /// How much longer than on bare verbs the median takes, in percent
+    /// Excess of the median over that on bare verbs, in percent
     pub(crate) fn overhead_percent(&self) -> f64 {
         self.rtt_ns.p50 as f64 / self.bare_rtt_ns as f64 * 100.0 - 100.0
     }

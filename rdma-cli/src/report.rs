@@ -231,7 +231,7 @@ pub(crate) fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".to_owned())
 }
 
-/// What a session repaired
+/// Repairs of a session
 pub(crate) fn repairs(reconnects: u32, retransmitted_bytes: u64) -> String {
     let times = if reconnects == 1 { "once".to_owned() } else { format!("{reconnects} times") };
     format!("reconnected {times}; {} retransmitted", bytes(retransmitted_bytes))

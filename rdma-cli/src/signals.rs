@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// Actions of [`end_on_signals`]
 static ENDS: Mutex<Vec<SigId>> = Mutex::new(Vec::new());
-/// What the command [listens](Interrupt::listen) to, once it does
+/// The interrupt that a command [listens](Interrupt::listen) to, once it does
 static LISTENING: Mutex<Option<Interrupt>> = Mutex::new(None);
 
 /// Ends the program at once when the user asks for it, with the message and the exit code of [`Interrupted`], until a command

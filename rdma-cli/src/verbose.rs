@@ -1,4 +1,4 @@
-//! What happens inside, on standard error: the events that the crates report to `tracing`
+//! Events that the crates report to `tracing`, on standard error
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -23,7 +23,7 @@ pub(crate) struct Machines {
     /// The TCP port on which both machines meet [default: 7465]
     #[arg(long, value_parser = super::number::within(0..=u16::MAX), allow_negative_numbers = true)]
     pub(crate) port: Option<u16>,
-    /// What may carry the bytes between two machines [default: auto]
+    /// Carrier of the bytes between two machines [default: auto]
     #[arg(long)]
     pub(crate) carrier: Option<Carrier>,
     /// A file with the same secret on both machines: 64 hexadecimal digits
@@ -53,7 +53,7 @@ impl Machines {
     }
 }
 
-/// What may carry bytes between two machines
+/// Carrier of bytes between two machines
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub(crate) enum Carrier {
     /// RDMA over all cables between the machines, and TCP while there is none

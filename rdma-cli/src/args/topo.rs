@@ -122,7 +122,7 @@ pub(crate) struct TopoDiscover {
     pub(crate) written: Written,
 }
 
-/// How a cabling is written
+/// Format and file of a cabling that is written
 #[derive(Debug, clap::Args)]
 pub(crate) struct Written {
     /// Format

@@ -25,7 +25,7 @@ pub(super) struct Macs<'a> {
 /// Longer than any measurement: sessions go on for ever, so that nothing else ends one that hangs.
 const TIME_LIMIT: Time = Time::from_nanos(600_000_000_000);
 
-/// How many neighbours a node has at most: so many paths have room in a completion queue. No Mac has more ports.
+/// Neighbours of a node, at most: so many paths have room in a completion queue. No Mac has more ports.
 const NEIGHBOURS: usize = 6;
 
 impl Macs<'_> {

@@ -15,7 +15,7 @@ pub(super) struct Elements {
     pub(super) size: usize,
     /// Whole numbers up to 127, as elements
     pub(super) encode: fn(&[u8]) -> Vec<u8>,
-    /// How many elements are these whole numbers
+    /// Number of elements that are these whole numbers
     pub(super) count_equal: fn(&[u8], &[u8]) -> usize,
     /// Adds elements to others
     pub(super) add: fn(&mut [u8], &[u8]),

@@ -32,7 +32,7 @@ use crate::report::{Output, note};
 use crate::topo::{cabling, operation, unplanned};
 use crate::{cabled_macs, mac, sizes};
 
-/// How many hosts a shape has without a number.
+/// Hosts of a shape without a number.
 const HOSTS: usize = 4;
 /// The most data of all ranks together, in bytes: a measurement takes a few times as much memory.
 const MAX_DATA: u64 = 4 << 30;

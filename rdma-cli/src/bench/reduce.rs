@@ -33,7 +33,7 @@ pub(crate) struct AllReduced {
     pub(crate) history: History,
 }
 
-/// How errors call the topology
+/// Name of the topology in errors
 const MACS: &str = "the simulated Macs";
 
 impl AllReduce<'_> {

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::progress;
 use crate::report::{Output, SIMULATOR, gigabytes, or_dash, plain, print_line};
 
-/// What all rows have in common
+/// Values that all rows have in common
 #[derive(Debug, Serialize)]
 pub(super) struct Header<'a> {
     backend: &'static str,
@@ -129,7 +129,7 @@ const NAMES: [&str; 10] =
     ["size", "count", "type", "time", "algbw", "busbw", "bound", "JACCL", "gain", "check"];
 const UNITS: [&str; 10] = ["(B)", "(elements)", "", "(µs)", "(GB/s)", "(GB/s)", "(µs)", "(µs)", "(×)", ""];
 
-/// How much goes over the busiest cable of a host of a switched network, for each byte of the size (nccl-tests, doc/PERFORMANCE.md)
+/// Bytes over the busiest cable of a host of a switched network, for each byte of the size (nccl-tests, doc/PERFORMANCE.md)
 fn bus_factor(operation: OperationName, ranks: usize) -> f64 {
     let others = (ranks - 1) as f64 / ranks as f64;
     match operation {

@@ -1,4 +1,4 @@
-//! What each rank has before an operation, and must have after it
+//! Data that each rank has before an operation, and must have after it
 
 use super::elements::Elements;
 use crate::args::OperationName;
@@ -46,7 +46,7 @@ impl Workload {
         Self { operation, ranks, count, inputs, sums }
     }
 
-    /// How many elements the size of the row counts, as nccl-tests does
+    /// Number of elements in the size of the row, as nccl-tests counts them
     pub(super) fn elements(&self) -> usize {
         if is_divided(self.operation) { self.count * self.ranks } else { self.count }
     }
@@ -64,7 +64,7 @@ impl Workload {
         &self.inputs[rank]
     }
 
-    /// What a rank must have after the operation, in pieces that follow each other; none if nothing is promised
+    /// Data that a rank must have after the operation, in pieces that follow each other; none if nothing is promised
     fn expected(&self, rank: usize) -> Vec<&[u8]> {
         let Self { count, inputs, sums, .. } = self;
         let part = rank * count..(rank + 1) * count;
@@ -79,7 +79,7 @@ impl Workload {
         }
     }
 
-    /// How many elements a rank has after the operation
+    /// Number of elements that a rank has after the operation
     pub(super) fn output_len(&self, rank: usize) -> usize {
         match self.operation {
             OperationName::Gather if rank != ROOT => 0,
@@ -90,7 +90,7 @@ impl Workload {
         }
     }
 
-    /// How many elements of the results of all ranks are wrong
+    /// Number of wrong elements in the results of all ranks
     pub(super) fn wrong(&self, outputs: &[Vec<u8>], elements: &Elements) -> usize {
         let of_rank = |(rank, output): (usize, &Vec<u8>)| -> usize {
             let mut rest = output.as_slice();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::machines::Host;
 
-/// What the help says at its end
+/// End of the help
 pub(crate) const HELP: &str = "On two Macs: tb5 calibrate --listen on one, tb5 calibrate HOST: on the other, while no program uses the ports. It takes some \
      minutes, changes no setting and leaves nothing behind. Every machine that reaches the port of --listen may have queue pairs made \
      there, until one calibration is over.\n\n\

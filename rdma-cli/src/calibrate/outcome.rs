@@ -1,4 +1,4 @@
-//! What a calibration leaves: the profile, the page, and the report of the command
+//! Results of a calibration: the profile, the page, and the report of the command
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What both sides of a copy agree on
+//! Constants of both sides of a copy
 //!
 //! The sender announces each file, directory and link, and last the end. The receiver answers to a file with the length and the
 //! hash of what is there of it, and the sender says where it begins: behind that, if its own file begins so. Then come the bytes in

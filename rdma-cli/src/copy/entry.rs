@@ -1,4 +1,4 @@
-//! What the sender announces of a file, a directory or a link, before its content
+//! Announcement of a file, a directory or a link, which the sender sends before its content
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     Link(PathBuf),
 }
 
-/// What the sender says when everything was announced.
+/// Message of the sender after the last announcement.
 pub(crate) const END: &[u8] = &[0];
 const UNEXPECTED: &str = "the peer announced something that is no file, directory or link";
 

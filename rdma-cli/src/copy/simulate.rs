@@ -40,7 +40,7 @@ pub(crate) struct CopyResult {
     trace_digest: String,
 }
 
-/// What is copied from the Mac `a` to `b`, and over what
+/// Source, destination, cables and faults of a copy from the Mac `a` to `b`
 pub(crate) struct Simulation {
     pub(crate) sources: Sources,
     pub(crate) destination: Destination,

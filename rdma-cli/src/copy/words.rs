@@ -1,4 +1,4 @@
-//! What is said of a copy, in all of its forms
+//! Texts about a copy, in all of its forms
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::receive::Received;
 use crate::report::{bytes, plain, with_sources};
 
-/// How much was copied
+/// Amount that was copied
 pub(super) fn size(received: &Received) -> String {
     let Received { bytes: len, files, directories, links, .. } = received;
     let size = format!("{} ({len} bytes)", bytes(*len));
@@ -21,12 +21,12 @@ pub(super) fn size(received: &Received) -> String {
     format!("{size} in {files}, {directories}, {}", count(*links, "link", "links"))
 }
 
-/// What to do after a copy for which the receiver lacks room, as both sides say it
+/// Remedy after a copy for which the receiver lacks room, as both sides print it
 ///
 /// Files of a directory that had arrived before are kept.
 pub(super) const NOT_KEPT: &str = "the file that did not fit is not kept: copy again once there is room";
 
-/// What to do after a copy that is not complete, of which `kept` says whether the next one continues it
+/// Remedy after a copy that is not complete, of which `kept` says whether the next one continues it
 pub(super) fn remedy(kept: Result<Option<PathBuf>>) -> String {
     match kept {
         Ok(Some(rest)) => {
@@ -37,7 +37,7 @@ pub(super) fn remedy(kept: Result<Option<PathBuf>>) -> String {
     }
 }
 
-/// What became of what was there before
+/// Row about the bytes that were there already, or were discarded
 pub(super) fn earlier(received: &Received) -> Option<(&'static str, String)> {
     let Received { resumed, discarded, .. } = received;
     let continued = format!("{} were there already", bytes(*resumed));

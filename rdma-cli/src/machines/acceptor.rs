@@ -99,7 +99,7 @@ impl<'a, T: 'a> Acceptor<'a, T> {
     }
 }
 
-/// What the first attempt that is over has come to, and which one it is
+/// Result and index of the first attempt that is over
 async fn next_of<T>(attempts: &mut [Attempt<'_, T>]) -> (Result<Accepted<T>, Refused>, usize) {
     if attempts.is_empty() {
         return std::future::pending().await;

@@ -1,4 +1,4 @@
-//! What carries bytes between two machines: RDMA where both have it, TCP elsewhere
+//! Carriers of bytes between two machines: RDMA where both have it, TCP elsewhere
 
 use std::net::SocketAddr;
 use std::num::NonZeroU128;
@@ -19,7 +19,7 @@ use crate::report::{repairs, with_sources};
 use crate::signals::Interrupted;
 use crate::{path_counts, recorded};
 
-/// How often it is looked whether a session has all kinds of paths, before it is used with those that it has.
+/// Number of checks whether a session has all kinds of paths, before it is used with those that it has.
 const LOOKS: u32 = 30;
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// The rate that is stated for TCP beside RDMA, in bits per second: so low that TCP is used only while no cable works.
@@ -40,12 +40,12 @@ pub(crate) struct Carriers {
     absent: String,
 }
 
-/// What carried a session
+/// Devices that carried a session, and repairs of its paths
 #[derive(Debug, Serialize)]
 pub(crate) struct Carried {
     /// The devices of this side with a path to the peer at the end; `tcp` is not RDMA
     pub(crate) devices: Vec<String>,
-    /// How often the path of a cable was made again
+    /// Number of times that the path of a cable was made again
     pub(crate) reconnects: u32,
     pub(crate) retransmitted_bytes: u64,
 }
@@ -119,7 +119,7 @@ impl Carriers {
         builder.context("there is no device")?.options(options).build().context("the devices cannot be used")
     }
 
-    /// What carries `session`, and why
+    /// Text that names the carrier of `session`, and the reason
     ///
     /// A session begins with its first path: waits for a moment for those over a cable and over TCP.
     pub(crate) async fn describe(&self, session: &Session<AnyDevice>) -> String {

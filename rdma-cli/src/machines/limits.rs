@@ -1,4 +1,4 @@
-//! What a machine that serves grants its peers, and how long one side waits for the other
+//! Limits of peers of a machine that serves, and times that one side waits for the other
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ pub(crate) const MAX_PEERS: usize = 4;
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// The time for the peer to learn of the end of the session before the program ends.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often it is checked whether the user has asked to stop.
+/// Interval between checks whether the user has asked to stop.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// A measurement in which no message passes for this long is ended.
 pub(crate) const MAX_SILENCE: Duration = Duration::from_secs(60);

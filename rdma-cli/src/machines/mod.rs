@@ -1,4 +1,4 @@
-//! What commands between two machines do alike: one serves, the other one asks
+//! Helpers of commands between two machines: one serves, the other one asks
 
 mod acceptor;
 mod carriers;

@@ -17,7 +17,7 @@ const INTERRUPTED: u64 = 4;
 struct FileFailure {
     code: u64,
     kind: ErrorKind,
-    /// What the user of the peer reads, of the side that writes or of the one that reads
+    /// Text for the user of the peer, of the side that writes or of the one that reads
     why: &'static str,
     /// Whether there is no room for the file: a receiver removes what has arrived of it
     lacks_room: bool,
@@ -44,7 +44,7 @@ const FILES: [FileFailure; 8] = {
     ]
 };
 
-/// What a side that serves refuses or ends: the peer learns it by a code
+/// Reasons of a side that serves to refuse or end a request: the peer learns them by a code
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub(crate) enum Declined {
     #[error("it asks for a copy: write --into DIR to take copies")]
@@ -73,7 +73,7 @@ impl Declined {
         }
     }
 
-    /// What the user of the peer reads
+    /// Text for the user of the peer
     fn remedy(self) -> String {
         match self {
             Self::Copy => "the other side takes no copies: run `tb5 serve --into DIR` there".to_owned(),

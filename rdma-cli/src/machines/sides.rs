@@ -1,4 +1,4 @@
-//! What both sides do alike
+//! Helpers of both sides of a session
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ pub(crate) async fn interrupted(interrupt: &Interrupt) -> Interrupted {
     }
 }
 
-/// What `work` returns, unless the user asks to stop before
+/// Runs `work` to its end, unless the user asks to stop before
 pub(crate) async fn unless_interrupted<T>(
     interrupt: &Interrupt,
     work: impl Future<Output = Result<T>>,

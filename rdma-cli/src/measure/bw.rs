@@ -25,7 +25,7 @@ const LONG_TRIAL_NS: u64 = 20_000_000;
 /// The goodput of some sizes
 #[derive(Debug, Serialize)]
 pub(crate) struct RemoteBw {
-    /// What carried it at its end: `rdma` or `tcp`
+    /// Carrier of the session at its end: `rdma` or `tcp`
     backend: &'static str,
     peer: String,
     pub(crate) in_flight: u16,

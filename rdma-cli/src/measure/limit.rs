@@ -8,10 +8,10 @@ use rdma_async::{Device, Session};
 
 use crate::machines::{Declined, MAX_MEASUREMENT, MAX_SILENCE};
 
-/// How often the messages of the session are counted.
+/// Interval between counts of the messages of the session.
 const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What `work` returns, unless no message of `session` passes for [`MAX_SILENCE`], or `work` takes [`MAX_MEASUREMENT`]
+/// Runs `work` to its end, unless no message of `session` passes for [`MAX_SILENCE`], or `work` takes [`MAX_MEASUREMENT`]
 ///
 /// A server has a place for few peers: a peer that is idle or slow must not keep it for ever.
 pub(super) async fn limited<D: Device, T>(
@@ -61,7 +61,7 @@ mod tests {
     use crate::mac;
     use crate::measure::{MAX_MESSAGE, Measurement};
 
-    /// How an answer ends beside a peer that does `ask`, and after which time
+    /// End of an answer to a peer that does `ask`, and the time until then
     fn end_of(
         measurement: Measurement,
         ask: impl AsyncFn(&Session<AnyDevice>) -> Result<()>,

@@ -4,10 +4,10 @@ use anyhow::{Context as _, Result, ensure};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use rdma_async::{Device, Session};
 
-/// How many bytes are sent of each size: so many that the first and the last message count for little
+/// Bytes that are sent of each size: so many that the first and the last message count for little
 const VOLUME: u64 = 64 << 20;
 
-/// How many messages are sent of a size
+/// Number of messages that are sent of a size
 pub(crate) fn count_of(size_bytes: u64, in_flight: u16) -> u64 {
     VOLUME.div_ceil(size_bytes).clamp(8 * u64::from(in_flight), 4000)
 }

@@ -20,7 +20,7 @@ pub(crate) use self::reduce::{MAX_ELEMENTS, Pair};
 pub(crate) use self::round_trips::{echo, round_trips};
 pub(crate) use self::wire::{FOREIGN, MAX_MESSAGE};
 
-/// What a peer asks for with the first message of a session
+/// Measurement that a peer requests with the first message of a session
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Measurement {
     /// Each message is answered with a copy of it

@@ -16,7 +16,7 @@ use crate::signals::Interrupt;
 /// The round trips of one size
 #[derive(Debug, Serialize)]
 pub(crate) struct RemotePing {
-    /// What carried it at its end: `rdma` or `tcp`
+    /// Carrier of the session at its end: `rdma` or `tcp`
     pub(crate) backend: &'static str,
     peer: String,
     size_bytes: usize,

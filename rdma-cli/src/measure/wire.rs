@@ -1,4 +1,4 @@
-//! What both sides of a measurement agree on
+//! Constants of both sides of a measurement
 
 /// The longest message between machines, in bytes
 pub(crate) const MAX_MESSAGE: usize = crate::sizes::MAX_PING as usize;

@@ -18,7 +18,7 @@ impl Hosts {
     }
 }
 
-/// What joins hosts, which this system does not have
+/// Network of hosts, which this system does not have
 pub(super) struct Wires<'a>(Infallible, PhantomData<&'a SharedFabric>);
 
 impl Wires<'_> {

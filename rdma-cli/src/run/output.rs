@@ -15,7 +15,7 @@ use crate::report::is_coloured;
 
 /// Longer lines are printed in pieces.
 const MAX_LINE: u64 = 64 * 1024;
-/// How long a run that was ended from outside waits for the reader of its last lines.
+/// Time that a run that was ended from outside waits for the reader of its last lines.
 pub(super) const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A stream of this process

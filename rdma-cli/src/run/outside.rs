@@ -1,4 +1,4 @@
-//! What ends a run other than the ends of its programs
+//! Causes that end a run, other than the ends of its programs
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::signals::Interrupt;
 /// Interval at which signals and the timeout are polled.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How a run has ended
+/// End of a run
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End {
     /// The first cause, which the summary and the exit code name.

@@ -20,7 +20,7 @@ use super::outside::{End, Outside, POLL_INTERVAL};
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(3);
 /// The same where the system does not show listening processes.
 const LISTEN_DELAY: Duration = Duration::from_millis(500);
-/// How long to wait for output that a process outside of the group keeps open.
+/// Time to wait for output that a process outside of the group keeps open.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Timeouts and start order

@@ -27,7 +27,7 @@ use crate::signals::{Interrupt, Interrupted};
 /// Of the longest messages, how many there is memory for; for each peer
 const MESSAGES: usize = 8;
 
-/// What a peer asks for
+/// Request of a peer
 enum Request {
     Measurement(Measurement),
     Copy(Incoming),

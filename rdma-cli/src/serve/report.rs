@@ -1,4 +1,4 @@
-//! What was answered
+//! Report of an answered request
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use crate::report::{Output, bytes};
 /// A measurement of a peer that is over
 #[derive(Debug, Serialize)]
 pub(super) struct Served {
-    /// What carried it at its end: `rdma` or `tcp`
+    /// Carrier of the session at its end: `rdma` or `tcp`
     backend: &'static str,
     role: &'static str,
     /// `ping`, `bw` or `all_reduce`

@@ -15,9 +15,9 @@ use super::port::Port;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Expect {
-    /// How all programs end.
+    /// Expected end of all programs.
     outcome: Outcome,
-    /// How single programs end, by host or port.
+    /// Expected ends of single programs, by host or port.
     #[serde(default)]
     ends: BTreeMap<Spanned<String>, Outcome>,
     /// Part of the error of a program that ends with `outcome`.
@@ -37,7 +37,7 @@ fn a_minute() -> Period {
 }
 
 impl Expect {
-    /// How long the programs are observed
+    /// Time for which the programs are observed
     pub(crate) fn within(&self) -> Period {
         self.within
     }
@@ -53,7 +53,7 @@ impl Expect {
         Ok(())
     }
 
-    /// How the program at `port` should end
+    /// Expected end of the program at `port`
     fn outcome_at(&self, port: &Port) -> Outcome {
         let own = self.ends.get(port.to_string().as_str());
         *own.or_else(|| self.ends.get(port.host.as_str())).unwrap_or(&self.outcome)

@@ -11,7 +11,7 @@ use rdma_sim::OpenError;
 
 use super::outcome::Outcome;
 
-/// How a program failed, and why
+/// Failure of a program, and its cause
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) outcome: Outcome,

@@ -1,4 +1,4 @@
-//! How programs end
+//! Ends of programs
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::port::Port;
 
-/// How the program at one end of a link ended
+/// End of the program at one end of a link
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Outcome {

@@ -37,7 +37,7 @@ pub(crate) struct Scenario {
     pub(crate) expect: Expect,
 }
 
-/// What scenarios of all kinds have
+/// Keys of scenarios of all kinds
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Body {

@@ -66,7 +66,7 @@ pub(crate) struct Connected {
 
 /// Bytes that a byte stream holds, as buffers of TCP do.
 const STREAM: usize = 64 << 10;
-/// How long the second side waits for the stream of the first.
+/// Time that the second side waits for the stream of the first.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Side {

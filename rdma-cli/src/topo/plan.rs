@@ -43,7 +43,7 @@ enum Proof<'a> {
     Prices(Vec<Price<'a>>),
 }
 
-/// What a byte over the cables from one host to another costs
+/// Cost of a byte over the cables from one host to another
 #[derive(Debug, Serialize)]
 struct Price<'a> {
     from: &'a str,
@@ -73,7 +73,7 @@ struct With<'a> {
     seconds_per_byte: f64,
 }
 
-/// How many cables that could be added are shown.
+/// Most cables to add that are shown.
 const ADDITIONS: usize = 5;
 
 pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
@@ -136,7 +136,7 @@ fn free_ports(topology: &Topology) -> Vec<Vec<&str>> {
 }
 
 impl<'a> Without<'a> {
-    /// What each cable is worth, by the ends of all cables
+    /// Times of the operation without each cable
     fn all(ends: &[[[&'a str; 2]; 2]], all: &[Unplug]) -> Vec<Self> {
         let without = all.iter().map(|unplug| Self {
             ends: ends[unplug.cable],

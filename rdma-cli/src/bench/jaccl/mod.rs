@@ -26,7 +26,7 @@ use super::group::{Measured, QUIET};
 use super::workload::Workload;
 use crate::args::OperationName;
 
-/// What the baseline can do with a cabling
+/// The baseline for a cabling: the schedules that it has, and their cables
 pub(super) struct Jaccl<'a> {
     cables: Cables<'a>,
     schedules: Vec<Schedule>,

@@ -19,7 +19,7 @@ pub(super) struct Ring<'a> {
     pub(super) wires: &'a mut [Wire],
 }
 
-/// How a vector goes around: a chunk of each rank, of which each direction of each wire carries a piece
+/// Division of a vector that goes around: a chunk of each rank, of which each direction of each wire carries a piece
 #[derive(Clone, Copy)]
 struct Pieces {
     /// The bytes of a chunk, and of a piece
@@ -27,7 +27,7 @@ struct Pieces {
     piece: usize,
     /// The bytes of the vector
     len: usize,
-    /// How many wires are used in how many directions
+    /// Used wires, and the used directions of each
     wires: usize,
     directions: usize,
 }

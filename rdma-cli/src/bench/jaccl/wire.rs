@@ -12,13 +12,13 @@ use rdma_sim::SimDevice;
 
 /// The longest buffer: of the classes of 4096 · 2^k bytes, that with k = 7.
 const LONGEST: usize = FRAME << 7;
-/// How many buffers are in flight in each direction.
+/// Buffers that are in flight in each direction.
 const IN_FLIGHT: usize = 2;
 
 /// A queue pair with two buffers for sending, and two for receiving
 pub(super) type Wire = BareQp<SimDevice>;
 
-/// How much memory a wire needs.
+/// Memory of a wire.
 pub(super) const WIRE_BYTES: usize = 2 * IN_FLIGHT * LONGEST;
 
 /// The length of the buffers for so many bytes: the largest class that they fill and the device carries, or the smallest one
@@ -44,14 +44,14 @@ pub(super) enum Source {
     Output,
 }
 
-/// What becomes of received bytes in the output
+/// Effect of received bytes on the output
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Sink {
     Add,
     Store,
 }
 
-/// What a rank sends to a neighbour and receives from it, over one wire
+/// Bytes that a rank sends to a neighbour and receives from it, over one wire
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
     /// The bytes with which both sides choose the buffers: at least those of each range
@@ -69,7 +69,7 @@ pub(super) struct Step {
     pub(super) is_shared: bool,
 }
 
-/// How far a flow is, in buffers
+/// Progress of a flow, in buffers
 struct Progress {
     len: usize,
     sends: usize,

@@ -7,7 +7,7 @@ use crate::report::rate;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Outcome {
-    /// What carried the copy at its end: `rdma` or `tcp`
+    /// Carrier of the copy at its end: `rdma` or `tcp`
     pub(crate) backend: &'static str,
     pub(super) role: &'static str,
     pub(super) peer: String,

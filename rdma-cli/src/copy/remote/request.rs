@@ -14,7 +14,7 @@ use crate::failure::at;
 use crate::file::{Replacement, names_directory};
 use crate::machines::require_below;
 
-/// What the sender asks for
+/// Request of the sender
 pub(super) struct Request {
     /// The source itself: its name, its mode, and what it is
     pub(super) source: Entry,

@@ -21,7 +21,7 @@ use crate::progress;
 use crate::report::{Output, Wall, bytes, note, with_sources};
 use crate::signals::Interrupt;
 
-/// How often it is looked whether half of a copy is sent.
+/// Interval between checks whether half of a copy is sent.
 const LOOK_INTERVAL: Duration = Duration::from_micros(200);
 
 /// Copies what `args` name

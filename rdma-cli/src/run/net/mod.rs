@@ -54,7 +54,7 @@ impl Hosts {
     }
 }
 
-/// What joins the hosts: a cable for each one of the fabric, and Ethernet
+/// Network of the hosts: a cable for each one of the fabric, and Ethernet
 pub(super) struct Wires<'a> {
     /// The interfaces of each host.
     hosts: Vec<Netlink>,

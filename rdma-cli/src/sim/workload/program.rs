@@ -1,4 +1,4 @@
-//! What all programs have: their interface, their kinds and their limits
+//! Interface, kinds and limits of all programs
 
 use crate::sim::failure::Failure;
 use crate::sim::outcome::Outcome;

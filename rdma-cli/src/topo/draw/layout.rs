@@ -174,7 +174,7 @@ fn end(middles: &[Point], host: usize, other: usize, offset: f64) -> End {
     End { host, axis, sign: unit[axis].signum(), along: reach * unit[1 - axis] + across }
 }
 
-/// How far a cable is from the line between its Macs, seen from its first one
+/// Distance of a cable from the line between its Macs, seen from its first one
 fn offset(pairs: &[[usize; 2]], number: usize) -> f64 {
     let [first, second] = pairs[number];
     let same =
