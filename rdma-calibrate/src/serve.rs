@@ -62,8 +62,8 @@ async fn serve_over(
     calls: &Arc<Calls>,
 ) -> Result<(), CalibrateError> {
     let runtime = machine.runtime();
-    let greeted = Control::handshake(stream, &*runtime).await;
-    let mut control = greeted.map_err(|error| match error {
+    let handshake = Control::handshake(stream, &*runtime).await;
+    let mut control = handshake.map_err(|error| match error {
         // A port scanner connects and says nothing.
         CalibrateError::PeerGone | CalibrateError::PeerSilent(_) => CalibrateError::NotCalibrate,
         error => error,

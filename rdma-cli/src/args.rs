@@ -105,7 +105,7 @@ pub(crate) enum Command {
                       of at most 8 Macs. Equal arguments give equal times, which are virtual.\n\n\
                       Examples: tb5 bench all-reduce; tb5 bench all-reduce --topology ring:5 --bytes 4..256MiB --dtype bf16; \
                       tb5 bench all-to-all --topology macs.toml --json.\n\n\
-                      Exit codes: 0 done, 1 a result is wrong, there is no plan or a rank failed, 2 usage."
+                      Exit codes: 0 done, 1 a result is wrong, there is no plan or a rank failed, 2 usage, 130 after Ctrl-C."
     )]
     Bench(Bench),
     /// Measure the goodput by the size of messages between two Macs, beside the ceiling of the cable, or to another machine
@@ -114,7 +114,7 @@ pub(crate) enum Command {
                       simulated Macs: equal arguments give equal times, which are virtual. With it, another machine where `tb5 serve` \
                       runs, in real time, over all cables with RDMA between the machines, or over TCP while there is none.\n\n\
                       Examples: tb5 bw; tb5 bw --bytes 1MiB --in-flight 1; tb5 bw --bytes 4KiB..16MiB --json; tb5 bw mini:.\n\n\
-                      Exit codes: 0 done, 1 failed, 2 usage."
+                      Exit codes: 0 done, 1 failed, 2 usage, 130 after Ctrl-C."
     )]
     Bw(Bw),
     /// Find out how the device of two Macs behaves: a profile for the simulator, and a page for people
@@ -149,7 +149,7 @@ pub(crate) enum Command {
                       time, over all cables with RDMA between the machines, or over TCP while there is none. The copy stays in DIR, in \
                       tb5-demo; instead of a cable that is pulled, all paths are broken at once.\n\n\
                       Examples: tb5 demo; tb5 demo --out /tmp/report.html; tb5 demo --json --seed 7; tb5 demo mini:.\n\n\
-                      Exit codes: 0 done, 1 a result is wrong or the report cannot be written, 2 usage."
+                      Exit codes: 0 done, 1 a result is wrong or the report cannot be written, 2 usage, 130 after Ctrl-C."
     )]
     Demo(Demo),
     /// List the RDMA devices, their ports, cables and peers
@@ -168,7 +168,7 @@ pub(crate) enum Command {
         after_help = "Without HOST:, two simulated Macs, in virtual time. With it, another machine where `tb5 serve` runs, in real time, \
                       over all cables with RDMA between the machines, or over TCP while there is none.\n\n\
                       Examples: tb5 ping; tb5 ping --bytes 4KiB --profile tb5-cpu; tb5 ping mini: --count 10000 --json.\n\n\
-                      Exit codes: 0 done, 1 failed, 2 usage."
+                      Exit codes: 0 done, 1 failed, 2 usage, 130 after Ctrl-C."
     )]
     Ping(Ping),
     /// Query the verbs provider in a process of its own, which may hang or crash; started by `devices` and `doctor`

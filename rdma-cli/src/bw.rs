@@ -9,8 +9,9 @@ use serde::Serialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::args::Bw;
+use crate::failure::Failure;
 use crate::measure::{count_of, receive_messages, send_messages};
-use crate::report::{Output, SIMULATOR, Wall, gigabytes, simulated, table};
+use crate::report::{Output, SIMULATOR, Wall, bytes, gigabytes, simulated, table};
 use crate::sizes::MAX_BW;
 use crate::{mac, progress};
 
@@ -39,12 +40,27 @@ pub(crate) struct Row {
 
 pub(crate) fn run(args: &Bw, output: Output) -> Result<()> {
     args.machines.require_host()?;
+    require_memory(args)?;
     let model = mac::model(&args.profile)?;
     output.announce(&simulated(1))?;
     let progress = progress::items(args.bytes.each().count() as u64);
     let report = simulate(&Topology::pair(), args, &model, &progress)?;
     progress.finish_and_clear();
     output.print(&report, || report.text())
+}
+
+/// Fails unless there is memory for all sends that are to be in flight
+fn require_memory(args: &Bw) -> Result<(), Failure> {
+    let (longest, in_flight) = (args.bytes.each().last().unwrap_or(MAX_BW), u64::from(args.in_flight));
+    let most = MEMORY as u64 / longest;
+    if in_flight <= most {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "{in_flight} sends of {} do not fit the memory of a session, {}: write --in-flight up to {most}, or shorter --bytes",
+        bytes(longest),
+        bytes(MEMORY as u64)
+    )))
 }
 
 /// Measures the goodput from the Mac `a` to `b`

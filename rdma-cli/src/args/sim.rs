@@ -14,7 +14,7 @@ pub(crate) enum SimCommand {
                       seed. A run that fails is printed as the line for `tb5 sim replay` that repeats it, with as few faults and \
                       choices as were found to suffice.\n\n\
                       Examples: tb5 sim check rdma-sim/scenarios/one-lost-message.toml --runs 1000.\n\n\
-                      Exit codes: 0 all runs passed, 1 a run failed or the scenario cannot be read, 2 usage."
+                      Exit codes: 0 all runs passed, 1 a run failed or the scenario cannot be read, 2 usage, 130 after Ctrl-C."
     )]
     Check(SimCheck),
     /// Repeat a run that `tb5 sim check` has found
@@ -22,20 +22,20 @@ pub(crate) enum SimCommand {
         after_help = "The line is the one that the check has printed; it holds for the topology and the device model of the scenario \
                       only.\n\n\
                       Examples: tb5 sim replay scenario.toml '2 seed=7 faults=at 5ms a:rdma_en2 lose 1' --html run.html.\n\n\
-                      Exit codes: 0 the run passed, 1 it failed or a file cannot be read or written, 2 usage."
+                      Exit codes: 0 the run passed, 1 it failed or a file cannot be read or written, 2 usage, 130 after Ctrl-C."
     )]
     Replay(SimReplay),
     /// Run a scenario with one or more seeds, and compare with what it expects
     #[command(
         after_help = "Examples: tb5 sim run rdma-sim/scenarios/one-lost-message.toml; tb5 sim run scenario.toml --seeds 0..20 --json.\n\n\
-                      Exit codes: 0 all seeds passed, 1 a seed failed or the scenario cannot be read, 2 usage."
+                      Exit codes: 0 all seeds passed, 1 a seed failed or the scenario cannot be read, 2 usage, 130 after Ctrl-C."
     )]
     Run(SimRun),
     /// Print the trace of a scenario, one record a line
     #[command(
         after_help = "Examples: tb5 sim trace rdma-sim/scenarios/one-lost-message.toml | head; tb5 sim trace scenario.toml --seed 7 --html \
                       run.html.\n\n\
-                      Exit codes: 0 done, 1 a file cannot be read or written, 2 usage."
+                      Exit codes: 0 done, 1 a file cannot be read or written, 2 usage, 130 after Ctrl-C."
     )]
     Trace(SimTrace),
 }

@@ -20,6 +20,7 @@ fn invalid_arguments_are_a_usage_error() {
         ("bw --bytes 32MiB", "invalid value '32MiB' for '--bytes <A..B>': sizes are 1B to 16MiB"),
         ("ping --profile tb7", "there is no profile \"tb7\", and no such file"),
         ("bw --in-flight 0", "write a whole number from 1 to 64"),
+        ("bw --bytes 16MiB --in-flight 17", "256.00 MiB: write --in-flight up to 16, or shorter --bytes"),
         ("ping --bytes 4XB", "write a whole number of B, KiB or MiB up to 4MiB, such as 64 or 4KiB"),
         ("ping --count 0", "write a whole number from 1 to 10000000"),
         ("ping --bytes 99999999", "write a whole number of B, KiB or MiB up to 4MiB"),
