@@ -205,7 +205,7 @@ impl Replacement {
     /// Keeps what was written beside the destination, and returns where
     ///
     /// `None` if nothing was written, there is no such place, or another file is at the destination by now, such as that of another
-    /// copy: nothing would continue this one.
+    /// copy: nothing would continue this one. Anything else under the name of the place is left alone.
     pub(crate) fn keep(self) -> Result<Option<PathBuf>> {
         let Some(rest) = self.rest() else { return Ok(None) };
         // A destination that was removed, or is changed in place, says nothing of other copies.
@@ -217,9 +217,8 @@ impl Replacement {
         if own.len() == 0 {
             return Ok(None);
         }
-        // Anything else under its name is left alone.
         if fs::symlink_metadata(&rest).is_ok_and(|found| !is_own_file(&found, &own)) {
-            return Ok(None);
+            bail!(at(&rest, "the incomplete file cannot be kept: something else has its name"));
         }
         self.file.persist(&rest).map_err(|error| error.error).with_context(kept)?;
         Ok(Some(rest))
@@ -468,7 +467,7 @@ mod tests {
         std::os::unix::fs::symlink("elsewhere", &rest).unwrap();
         let mut file = Replacement::create(&path, 0o644).unwrap();
         file.write(b"half").unwrap();
-        assert_eq!(file.keep().unwrap(), None);
+        assert!(file.keep().unwrap_err().to_string().ends_with("something else has its name"));
         assert_eq!(fs::read_link(&rest).unwrap(), Path::new("elsewhere"));
     }
 

@@ -3,7 +3,7 @@
 //! The sender announces each file, directory and link, and last the end. The receiver answers to a file with the length and the
 //! hash of what is there of it, and the sender says where it begins: behind that, if its own file begins so. Then come the bytes in
 //! pieces, and their hash; the receiver hashes what it has, and answers with its own. To the end, it answers with the hash of the
-//! whole copy.
+//! whole copy, and with the number of bytes that it has asked for again.
 
 use anyhow::{Context as _, Result};
 use rdma_async::{Device, Message, Session};

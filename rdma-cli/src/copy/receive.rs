@@ -16,6 +16,7 @@ use super::digest::Digest;
 use super::entry::{END, Entry, Kind};
 use crate::failure::at;
 use crate::file::Replacement;
+use crate::path_counts::retransmitted_bytes;
 use crate::progress;
 use crate::signals::Interrupt;
 
@@ -98,7 +99,8 @@ impl<'a, D: Device> Receiver<'a, D> {
         }
         self.destination.finish()?;
         self.received.hash = self.digest.hash();
-        self.session.send_bytes(self.received.hash.as_bytes()).await?;
+        let again = retransmitted_bytes(&self.session.snapshot().paths);
+        self.session.send_bytes(&[&self.received.hash.as_bytes()[..], &again.to_le_bytes()].concat()).await?;
         Ok(self.received)
     }
 

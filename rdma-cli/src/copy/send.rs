@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use futures::stream::{self, TryStreamExt};
 use indicatif::ProgressBar;
 use rdma_async::{Device, Session};
@@ -72,6 +72,8 @@ pub(super) struct Sent {
     pub(super) links: u64,
     /// Bytes that the receiver had before.
     pub(super) resumed: u64,
+    /// Bytes that the receiver asked for again
+    pub(super) asked_again: u64,
 }
 
 pub(super) struct Sender<'a, D: Device> {
@@ -92,7 +94,8 @@ impl<'a, D: Device> Sender<'a, D> {
         hashes: &'a Cell<u64>,
     ) -> Self {
         let digest = Digest::default();
-        let sent = Sent { hash: digest.hash(), bytes: 0, files: 0, directories: 0, links: 0, resumed: 0 };
+        let hash = digest.hash();
+        let sent = Sent { hash, bytes: 0, files: 0, directories: 0, links: 0, resumed: 0, asked_again: 0 };
         Self { session, progress, interrupt, hashes, digest, sent }
     }
 
@@ -117,7 +120,10 @@ impl<'a, D: Device> Sender<'a, D> {
         }
         self.sent.hash = self.digest.hash();
         self.session.send_bytes(END).await?;
-        ensure!(*next(self.session).await? == *self.sent.hash.as_bytes(), DIFFERS);
+        let end = next(self.session).await?;
+        let Some((hash, again)) = end.split_first_chunk() else { bail!(UNEXPECTED) };
+        ensure!(*hash == *self.sent.hash.as_bytes(), DIFFERS);
+        self.sent.asked_again = u64::from_le_bytes(again.try_into().context(UNEXPECTED)?);
         Ok(self.sent)
     }
 

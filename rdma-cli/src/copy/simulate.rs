@@ -132,7 +132,10 @@ impl Copied {
         let again = format!("{cables}, {}", repairs(reconnects, self.result.retransmitted_bytes));
         [
             ("copied", format!("{} to {}", shown(src), written(dst))),
-            ("size", size(&self.received)),
+            (
+                "size",
+                size(self.result.bytes, [self.result.files, self.result.directories, self.result.links]),
+            ),
             ("blake3", format!("{blake3} (verified at both ends)")),
             (
                 "virtual",

@@ -8,17 +8,16 @@ use super::receive::Received;
 use crate::report::{bytes, plain, with_sources};
 
 /// Amount that was copied
-pub(super) fn size(received: &Received) -> String {
-    let Received { bytes: len, files, directories, links, .. } = received;
-    let size = format!("{} ({len} bytes)", bytes(*len));
-    if *directories == 0 {
+pub(super) fn size(len: u64, [files, directories, links]: [u64; 3]) -> String {
+    let size = format!("{} ({len} bytes)", bytes(len));
+    if directories == 0 {
         return size;
     }
     let count =
         |count: u64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
-    let files = count(*files, "file", "files");
-    let directories = count(*directories, "directory", "directories");
-    format!("{size} in {files}, {directories}, {}", count(*links, "link", "links"))
+    let files = count(files, "file", "files");
+    let directories = count(directories, "directory", "directories");
+    format!("{size} in {files}, {directories}, {}", count(links, "link", "links"))
 }
 
 /// Remedy after a copy for which the receiver lacks room, as both sides print it

@@ -143,7 +143,9 @@ pub(crate) fn explain(error: anyhow::Error) -> anyhow::Error {
     };
     match error.chain().find_map(lost) {
         Some(SessionError::Reset(code)) => PeerFailed(code).into(),
-        Some(SessionError::PeerGone) => anyhow!("the program at the other side has ended"),
+        Some(SessionError::PeerGone) => {
+            anyhow!("the other side has ended, or heard nothing from this one for too long")
+        }
         _ => error,
     }
 }

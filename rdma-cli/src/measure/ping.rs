@@ -42,7 +42,7 @@ pub(crate) fn ping(args: &Ping, host: &Host, output: Output) -> Result<()> {
     let trips = [("round trips", format!("{} of {} bytes with {host}", report.count, report.size_bytes))];
     let carried = [
         ("wall", format!("{:.3} s", report.wall_seconds)),
-        ("carried by", report.carried.devices.join(", ")),
+        ("paths at the end", report.carried.devices.join(", ")),
         ("repairs", report.carried.describe()),
     ];
     output.outcome(&report, trips.into_iter().chain(report.rtt_ns.rows()).chain(carried))

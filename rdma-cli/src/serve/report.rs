@@ -41,7 +41,7 @@ impl Served {
             ("answered", format!("{} of {}", self.command, self.peer)),
             ("size", format!("{} ({} bytes)", bytes(self.bytes), self.bytes)),
             ("wall", format!("{:.3} s", self.wall_seconds)),
-            ("carried by", self.carried.devices.join(", ")),
+            ("paths at the end", self.carried.devices.join(", ")),
             ("repairs", self.carried.describe()),
         ];
         output.outcome(self, rows)

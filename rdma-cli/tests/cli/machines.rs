@@ -461,6 +461,6 @@ fn options_that_would_do_nothing_are_refused() {
     let port = tb5!["copy", "--port", "1", &source, "127.0.0.1:7480"];
     assert_failed(&port, 1, &["tb5: the copy will be called 7480; a port is written as --port 7480\n"]);
     let out = tb5!["copy", &source, "127.0.0.1:../x"];
-    assert_failed(&out, 1, &["../x: must be below the directory of the listening side"]);
+    assert_failed(&out, 2, &["../x: must be below the directory of the listening side"]);
     assert_eq!(folder.entries(), ["source"]);
 }

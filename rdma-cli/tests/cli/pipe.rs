@@ -115,7 +115,7 @@ fn a_minus_for_a_directory_a_nameless_copy_or_json_is_refused() {
         assert_failed(&output, 2, &[why]);
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
-    assert_failed(&tb5!["copy", "-", "host:../x"], 1, &["../x: must be below the directory"]);
+    assert_failed(&tb5!["copy", "-", "host:../x"], 2, &["../x: must be below the directory"]);
     assert_eq!(folder.entries(), ["folder", "source"]);
 }
 

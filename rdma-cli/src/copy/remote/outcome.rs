@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::copy::words::size;
 use crate::machines::Carried;
 use crate::report::rate;
 
@@ -27,13 +28,18 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
+    /// The amount that was copied
+    pub(super) fn size(&self) -> String {
+        size(self.bytes, [self.files, self.directories, self.links])
+    }
+
     /// The rows of text output that both sides have
     pub(super) fn rows(&self) -> [(&'static str, String); 4] {
         let Self { blake3, wall_seconds, carried, .. } = self;
         [
             ("blake3", format!("{blake3} (verified at both ends)")),
             ("wall", format!("{wall_seconds:.3} s, {}", rate(self.goodput_bytes_per_second))),
-            ("carried by", carried.devices.join(", ")),
+            ("paths at the end", carried.devices.join(", ")),
             ("repairs", carried.describe()),
         ]
     }

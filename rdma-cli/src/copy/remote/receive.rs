@@ -9,7 +9,7 @@ use super::outcome::Outcome;
 use super::request::Request;
 use crate::copy::destination::Destination;
 use crate::copy::receive::{Received, Receiver};
-use crate::copy::words::{NOT_KEPT, earlier, remedy, size};
+use crate::copy::words::{NOT_KEPT, earlier, remedy};
 use crate::failure::shown;
 use crate::file::Replacement;
 use crate::machines::{Accepted, Carried, end_session, explain, lacks_room, unless_interrupted};
@@ -67,14 +67,16 @@ pub(crate) async fn receive(
     let done = unless_interrupted(interrupt, copying).await;
     let wall_seconds = wall.seconds();
     let carried = Carried::over(&session);
+    // Before the peer is told, which takes seconds while no path works: this process may be killed meanwhile.
+    let remedy = match (&done, incomplete.take()) {
+        (Ok(_), _) => String::new(),
+        // The received bytes would keep the disk full.
+        (Err(error), _) if lacks_room(error) => NOT_KEPT.to_owned(),
+        (Err(_), rest) => remedy(rest.map_or(Ok(None), Replacement::keep)),
+    };
     end_session(node, session, &done).await;
     progress.finish_and_clear();
     let received: Received = done.map_err(|error| {
-        let remedy = match incomplete.take() {
-            // The received bytes would keep the disk full.
-            _ if lacks_room(&error) => NOT_KEPT.to_owned(),
-            rest => remedy(rest.map_or(Ok(None), Replacement::keep)),
-        };
         let error = explain(error);
         let why = with_sources(&error);
         let what = format!("{}: the copy is not complete ({why}); {remedy}", shown(&place));
@@ -97,6 +99,6 @@ pub(crate) async fn receive(
         goodput_bytes_per_second: goodput,
         carried,
     };
-    let rows = [("received", shown(&place)), ("size", size(&received))];
+    let rows = [("received", shown(&place)), ("size", report.size())];
     output.outcome(&report, rows.into_iter().chain(report.rows()).chain(earlier(&received)))
 }

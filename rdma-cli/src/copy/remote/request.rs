@@ -25,7 +25,7 @@ pub(super) struct Request {
 }
 
 const FOREIGN: &str = "the peer does not speak the protocol of this version of `tb5 copy`";
-const MAGIC: &[u8; 8] = b"tb5copy2";
+const MAGIC: &[u8; 8] = b"tb5copy3";
 
 impl Request {
     pub(super) fn to_bytes(&self) -> Vec<u8> {

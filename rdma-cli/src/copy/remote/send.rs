@@ -54,10 +54,8 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
         error.context(what)
     })?;
     progress.finish_and_clear();
-    let rows = [
-        ("copied", format!("{} to {}:{}", shown(source), to.host, report.path)),
-        ("size", format!("{} ({} bytes)", bytes(report.bytes), report.bytes)),
-    ];
+    let rows =
+        [("copied", format!("{} to {}:{}", shown(source), to.host, report.path)), ("size", report.size())];
     let resumed = report.resumed_bytes;
     let earlier = (resumed > 0).then(|| ("resumed", format!("{} were there already", bytes(resumed))));
     output.outcome(&report, rows.into_iter().chain(report.rows()).chain(earlier))
@@ -85,7 +83,7 @@ impl Sending<'_> {
         let Self { sources, to, is_drill, hashes } = self;
         let half = sources.len() / 2;
         let request = Request { source: root(&sources), path: to.to_owned(), bytes: sources.len() };
-        let ((sent, name, wall_seconds), carried) =
+        let ((sent, name, wall_seconds), mut carried) =
             peer.in_session(PIECE, PIECES, on_carrier, async |session| {
                 let wall = Wall::start();
                 session.send_bytes(&request.to_bytes()).await?;
@@ -104,7 +102,8 @@ impl Sending<'_> {
                 };
                 Ok((sent, name, wall.seconds()))
             })?;
-        let Sent { hash, resumed, bytes, files, directories, links } = sent;
+        let Sent { hash, resumed, bytes, files, directories, links, asked_again } = sent;
+        carried.retransmitted_bytes += asked_again;
         Ok(Outcome {
             backend: carried.backend(),
             role: "sender",

@@ -42,7 +42,7 @@ fn a_rest_that_cannot_be_kept_is_reported_beside_the_failure() {
             "copy: the copy is not complete (",
             "nothing has arrived for 10 s since the last fault",
             "); copy again: ",
-            ".copy.tb5-partial: the incomplete file cannot be kept: Is a directory",
+            ".copy.tb5-partial: the incomplete file cannot be kept: something else has its name",
         ],
     );
     assert!(!stderr(&output).contains("to continue"), "{}", stderr(&output));
@@ -95,7 +95,7 @@ fn a_receiver_that_cannot_keep_the_rest_says_why_the_copy_has_ended() {
     assert_failed(
         &received,
         130,
-        &["copy again: ", "the incomplete file cannot be kept: Is a directory", "interrupted"],
+        &["copy again: ", "the incomplete file cannot be kept: something else has its name", "interrupted"],
     );
     assert!(!stderr(&received).contains("to continue"), "{}", stderr(&received));
     assert_eq!(root.entries(), [".copy.tb5-partial"]);

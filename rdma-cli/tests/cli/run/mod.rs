@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 use self::fixture::{Run, lines_of, pair};
 use crate::support::{
-    Folder, Running, assert_code, assert_failed, eventually, json, keys, stderr, stdout, tool,
+    Folder, Running, assert_code, assert_failed, eventually, json, keys, program, stderr, stdout, tool,
 };
 
 // ─── Unmodified programs ───
@@ -486,7 +486,8 @@ fn a_missing_provider_is_named_with_its_remedy() {
     // A tool that was copied away from its provider.
     let folder = Folder::new();
     let copied = folder.path("tb5");
-    fs::copy(env!("CARGO_BIN_EXE_tb5"), &copied).unwrap();
+    // By another process: a program that this one has open to write could not be started while a fork of another thread holds it.
+    assert!(program("cp").arg(env!("CARGO_BIN_EXE_tb5")).arg(&copied).status().unwrap().success());
     let output =
         Command::new(copied).args(["run", "--", "true"]).env_remove("RDMA_SIM_PROVIDER").output().unwrap();
     assert_failed(&output, 1, &["deps/librdma.so", "set RDMA_SIM_PROVIDER to target/release/librdma.so"]);
