@@ -296,7 +296,10 @@ fn read_text(from: impl io::Read, most: u64) -> Result<String> {
     let mut text = Vec::new();
     from.take(most + 1).read_to_end(&mut text)?;
     ensure!(text.len() as u64 <= most, "is longer than {most} bytes");
-    String::from_utf8(text).map_err(|_| anyhow!("is not UTF-8 text"))
+    String::from_utf8(text).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        anyhow!("is not UTF-8 text: line {}", before.iter().filter(|byte| **byte == b'\n').count() + 1)
+    })
 }
 
 /// Standard input, which only one argument can name

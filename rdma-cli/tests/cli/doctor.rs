@@ -174,7 +174,7 @@ fn invalid_reports_are_refused_with_file_and_line() {
         (folder.write("type.json", "{\n \"platform\": \"macos\",\n \"devices\": 7\n}"), "line 3"),
         (folder.write("cut.json", "{\n \"devices\": ["), "line 2"),
         (folder.write("empty.json", ""), "line 1"),
-        (folder.write("bytes.json", b"\xff\xfe{}"), "is not UTF-8 text"),
+        (folder.write("bytes.json", b"\xff\xfe{}"), "is not UTF-8 text: line 1"),
         (
             folder
                 .write("gid.json", "{\"platform\":\"macos\",\"devices\":[{\"ports\":[{\"gids\":[{\"index\":0,\"gid\":\"x\"}]}]}]}"),

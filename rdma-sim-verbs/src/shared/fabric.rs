@@ -277,7 +277,14 @@ impl SharedFabric {
     /// The faults that were added so far, whether or not they have fired
     pub fn faults(&self) -> Vec<Fault> {
         let log = self.segment.faults_from(0);
-        log.lines().filter_map(|line| line.parse::<FaultPlan>().ok()).flat_map(|plan| plan.0).collect()
+        let positions = log
+            .split_inclusive('\n')
+            .scan(0, |end, line| Some((std::mem::replace(end, *end + line.len()), line)));
+        let added = positions.filter(|(position, _)| !self.segment.is_copy(*position));
+        added
+            .filter_map(|(_, line)| line.trim_end().parse::<FaultPlan>().ok())
+            .flat_map(|plan| plan.0)
+            .collect()
     }
 
     /// The directory of its files, which is removed with all that is in it

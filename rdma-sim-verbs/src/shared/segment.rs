@@ -31,6 +31,9 @@ const MAGIC: u64 = {
     hash
 };
 const TEXT_BYTES: usize = 64 * 1024;
+/// Marks of lines in the log of faults
+const FIRED: u8 = 1;
+const COPY: u8 = 2;
 
 /// More hosts do not share memory: rings grow with their square
 pub(crate) const MAX_HOSTS: usize = 32;
@@ -59,7 +62,8 @@ struct Header {
     log: AtomicU64,
     settings: [AtomicU8; TEXT_BYTES],
     faults: [AtomicU8; TEXT_BYTES],
-    /// By position in the log, whether a fault that waited for frames has fired; that of the last line may be missing.
+    /// By position in the log: [`FIRED`] for a fault that has waited for frames and has fired, of which that of the last line may be
+    /// missing; [`COPY`] for the line by which such a fault fires.
     fired: [AtomicU8; TEXT_BYTES],
     /// How many slots of each host were ever claimed.
     claimed: [AtomicU32; MAX_HOSTS],
@@ -324,7 +328,16 @@ impl Segment {
     pub(crate) fn has_fired(&self, position: usize) -> bool {
         // The log is loaded first: what fires after that stores all earlier marks before.
         let is_last = self.fired_last() == Some(position);
-        is_last || self.header().fired.get(position).is_some_and(|fired| fired.load(Ordering::Relaxed) != 0)
+        is_last || self.mark(position) == FIRED
+    }
+
+    /// Whether a fault that has waited for frames fires by the line at `position` of the log
+    pub(crate) fn is_copy(&self, position: usize) -> bool {
+        self.mark(position) == COPY
+    }
+
+    fn mark(&self, position: usize) -> u8 {
+        self.header().fired.get(position).map_or(0, |mark| mark.load(Ordering::Relaxed))
     }
 
     /// The position of the fault that fires with the last line of the log
@@ -338,11 +351,13 @@ impl Segment {
     pub(crate) fn add_fault(&self, line: &str, fires: Option<usize>) -> bool {
         let header = self.header();
         if let Some(fired) = self.fired_last().and_then(|position| header.fired.get(position)) {
-            fired.store(1, Ordering::Relaxed);
+            fired.store(FIRED, Ordering::Relaxed);
         }
         let (start, end) = (self.faults_len(), self.faults_len() + line.len() + 1);
         let Some(place) = header.faults.get(start..end) else { return false };
         write_text(place, &format!("{line}\n"));
+        // A process that was killed here may have left a mark.
+        header.fired[start].store(if fires.is_some() { COPY } else { 0 }, Ordering::Relaxed);
         let fires = fires.map_or(0, |position| position as u64 + 1);
         header.log.store(fires << 32 | end as u64, Ordering::Release);
         true

@@ -241,7 +241,8 @@ impl Check {
     /// Writes a page of the run that fails, or that is [repeated](Self::replay), to the file `path`: see
     /// [`History::to_html`](crate::History::to_html)
     ///
-    /// So does the environment variable `RDMA_SIM_PAGE`. The file can be opened in any browser.
+    /// If `path` is a directory, or ends with a slash, the page has the name of the test in it. The environment variable
+    /// `RDMA_SIM_PAGE` does the same. The file can be opened in any browser.
     pub fn page(self, path: impl Into<PathBuf>) -> Self {
         Self { page: Some(path.into()), ..self }
     }

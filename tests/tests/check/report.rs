@@ -194,3 +194,20 @@ fn a_failing_run_is_shown_on_a_page() {
     assert_eq!(report.statements.len(), 1, "the check sees what the page keeps");
     assert!(std::fs::read_to_string(&path).unwrap().contains("<title>pulled, seed 0</title>"));
 }
+
+/// Regression: the page of one failing test replaced that of another.
+#[test]
+fn tests_have_pages_of_their_own_in_a_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let new = folder.path().join("pages/");
+    for (path, test, page) in [
+        (&new, "loss::is_seen", "loss.is_seen.html"),
+        (&new, "loss::is_repaired", "loss.is_repaired.html"),
+        (&folder.path().to_owned(), "a test/of mine", "a-test-of-mine.html"),
+    ] {
+        let check = Check::new().name(test).page(path);
+        try_check(check, async |_: Net| Err::<(), _>("it fails")).unwrap_err();
+        assert!(path.join(page).is_file(), "{test}");
+    }
+    assert_eq!(std::fs::read_dir(new).unwrap().count(), 2);
+}

@@ -167,6 +167,7 @@ mod tests {
     /// Fires for the port at position 0 of all ports
     const WAITING: &str = "after 50 frames a:rdma_en2 slow 50%";
     const FIRED: &str = "at 0s a:rdma_en2 slow 50%";
+    const LATER: &str = "at 3600s a:rdma_en2 unplug";
 
     fn fabric(name: &str) -> SharedFabric {
         let name = format!("{name}-{}", std::process::id());
@@ -189,7 +190,7 @@ mod tests {
     }
 
     fn log(fabric: &SharedFabric) -> Vec<String> {
-        fabric.faults().iter().map(ToString::to_string).collect()
+        fabric.segment.faults_from(0).lines().map(str::to_owned).collect()
     }
 
     /// Catches processes that each count their own frames alone, a fault that each of them fires, and a host that fires the faults of
@@ -209,6 +210,10 @@ mod tests {
         assert_eq!(log(&fabric), [WAITING, FIRED]);
         look();
         assert_eq!(log(&fabric), [WAITING, FIRED]);
+        // Regression: the line by which it fires was listed as a fault of its own.
+        fabric.add_fault(LATER).unwrap();
+        let added: Vec<_> = fabric.faults().iter().map(ToString::to_string).collect();
+        assert_eq!(added, [WAITING, LATER]);
     }
 
     /// Regression: the fault was lost.
@@ -226,10 +231,9 @@ mod tests {
         assert_eq!(log(&fabric), [WAITING]);
         let _second = process(&fabric, "a");
         assert_eq!(log(&fabric), [WAITING, FIRED]);
-        let other = "at 3600s a:rdma_en2 unplug";
-        fabric.add_fault(other).unwrap();
+        fabric.add_fault(LATER).unwrap();
         let _third = process(&fabric, "a");
-        assert_eq!(log(&fabric), [WAITING, FIRED, other]);
+        assert_eq!(log(&fabric), [WAITING, FIRED, LATER]);
     }
 
     /// Catches queue pairs of a killed process that stay in the processes of other hosts, which would send to them, and those of a process
