@@ -10,6 +10,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval between checks whether the user has asked to stop.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// A peer to which no path works for this long is said to have none.
+pub(super) const LONG_OUTAGE: Duration = Duration::from_secs(3);
 /// A measurement in which no message passes for this long is ended.
 pub(crate) const MAX_SILENCE: Duration = Duration::from_secs(60);
 /// A measurement that takes longer is ended.

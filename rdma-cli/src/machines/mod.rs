@@ -21,5 +21,5 @@ pub(crate) use self::peer::Peer;
 pub(crate) use self::remote_path::{RemotePath, require_below};
 pub(crate) use self::reset_code::{Declined, explain, lacks_room};
 pub(crate) use self::sides::{
-    end_session, interrupted, key_options, runtime, unless_interrupted, with_memory_for,
+    end_session, in_session, interrupted, key_options, runtime, unless_interrupted, with_memory_for,
 };

@@ -7,7 +7,7 @@ use super::carriers::{Carried, Carriers};
 use super::connect::{connect, require_port};
 use super::host::Host;
 use super::reset_code::explain;
-use super::sides::{end_session, key_options, runtime, unless_interrupted, with_memory_for};
+use super::sides::{end_session, in_session, key_options, runtime, unless_interrupted, with_memory_for};
 use crate::args::{Carrier, Machines};
 use crate::failure::OwnFile;
 use crate::signals::{Interrupt, Interrupted};
@@ -37,7 +37,7 @@ impl Peer<'_> {
         runtime()?.block_on(async {
             let (node, session, carrier) = self.open_session(options).await?;
             on_carrier(&carrier)?;
-            let done = unless_interrupted(self.interrupt, work(&session)).await;
+            let done = in_session(&session, self.host, self.interrupt, work(&session)).await;
             let carried = Carried::over(&session);
             end_session(node, session, &done).await;
             let done = done.map_err(explain).map_err(|error| match error {

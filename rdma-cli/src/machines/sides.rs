@@ -1,14 +1,18 @@
 //! Helpers of both sides of a session
 
+use std::convert::Infallible;
+use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use rdma_async::{AnyDevice, Node, NodeOptions, Session, SharedKey};
+use rdma_async::{AnyDevice, Node, NodeOptions, PathStatus, Session, SharedKey};
+use tokio::time::{Instant, sleep};
 
-use super::limits::{CHECK_INTERVAL, CLOSE_TIMEOUT};
+use super::limits::{CHECK_INTERVAL, CLOSE_TIMEOUT, LONG_OUTAGE};
 use super::reset_code::reset_code;
 use crate::failure::at;
 use crate::file::read_file;
+use crate::report::note;
 use crate::signals::{Interrupt, Interrupted};
 
 /// Longer than a file with a key, in bytes.
@@ -35,7 +39,7 @@ pub(crate) async fn interrupted(interrupt: &Interrupt) -> Interrupted {
         if let Err(interrupted) = interrupt.check() {
             return interrupted;
         }
-        tokio::time::sleep(CHECK_INTERVAL).await;
+        sleep(CHECK_INTERVAL).await;
     }
 }
 
@@ -47,6 +51,36 @@ pub(crate) async fn unless_interrupted<T>(
     tokio::select! {
         done = work => done,
         interrupted = interrupted(interrupt) => Err(interrupted.into()),
+    }
+}
+
+/// Runs `work` over `session` to its end, unless the user asks to stop before; says when no path to `peer` works for some time
+pub(crate) async fn in_session<T>(
+    session: &Session<AnyDevice>,
+    peer: impl fmt::Display,
+    interrupt: &Interrupt,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    tokio::select! {
+        done = unless_interrupted(interrupt, work) => done,
+        never = note_outages(session, peer) => match never {},
+    }
+}
+
+async fn note_outages(session: &Session<AnyDevice>, peer: impl fmt::Display) -> Infallible {
+    let has_path = || session.snapshot().paths.iter().any(|path| path.status == PathStatus::Up);
+    let mut last_path = Instant::now();
+    loop {
+        sleep(CHECK_INTERVAL).await;
+        if has_path() {
+            last_path = Instant::now();
+        } else if last_path.elapsed() >= LONG_OUTAGE {
+            note(&format!("no path to {peer} works: waiting until a cable is back; see `tb5 devices`"));
+            while !has_path() {
+                sleep(CHECK_INTERVAL).await;
+            }
+            note(&format!("a path to {peer} works again"));
+        }
     }
 }
 

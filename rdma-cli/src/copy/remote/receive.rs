@@ -12,7 +12,7 @@ use crate::copy::receive::{Received, Receiver};
 use crate::copy::words::{NOT_KEPT, earlier, remedy};
 use crate::failure::shown;
 use crate::file::Replacement;
-use crate::machines::{Accepted, Carried, end_session, explain, lacks_room, unless_interrupted};
+use crate::machines::{Accepted, Carried, end_session, explain, in_session, lacks_room};
 use crate::progress;
 use crate::report::{Output, Wall, with_sources};
 use crate::signals::Interrupt;
@@ -64,7 +64,7 @@ pub(crate) async fn receive(
         session.send_bytes(name.as_os_str().as_encoded_bytes()).await?;
         receiver.receive().await
     };
-    let done = unless_interrupted(interrupt, copying).await;
+    let done = in_session(&session, peer, interrupt, copying).await;
     let wall_seconds = wall.seconds();
     let carried = Carried::over(&session);
     // Before the peer is told, which takes seconds while no path works: this process may be killed meanwhile.
