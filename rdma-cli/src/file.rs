@@ -72,7 +72,7 @@ pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     place(one).is_some_and(|one| place(other) == Some(one))
 }
 
-/// How errors name a temporary file
+/// Name of a temporary file in errors
 pub(crate) fn spool() -> PathBuf {
     format!("a temporary file in {}", std::env::temp_dir().display()).into()
 }
@@ -226,7 +226,7 @@ impl Replacement {
 
     /// Makes the file appear under its name, and returns when both are on the disk, or writes it to standard output
     ///
-    /// What was kept of an earlier copy is removed.
+    /// The rest of an earlier copy is removed.
     pub(crate) fn finish(self) -> Result<()> {
         let rest = self.rest();
         let Self { path, folder, opened_folder, file, .. } = self;

@@ -64,7 +64,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time after which a probe of a peer is given up: a queue pair waits a second for an address that is not resolved
 const PEER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often a process that waits looks whether the program goes on
+/// Interval at which a process that waits looks whether the program goes on
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Probes the hosts at the other ends of cables: the targets, or one for each active port if there are none

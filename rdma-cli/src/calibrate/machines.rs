@@ -21,7 +21,7 @@ use crate::report::{Output, note, with_sources};
 use crate::signals::{Interrupt, Interrupted};
 use crate::{progress, recorded};
 
-/// How long a verb may take. A transition to RTR without a neighbour takes a second.
+/// The longest time of a verb. A transition to RTR without a neighbour takes a second.
 const LONGEST_VERB: Duration = Duration::from_secs(15);
 
 /// A device of this machine
@@ -131,7 +131,7 @@ pub(super) fn listen(args: &Arguments, output: Output) -> Result<()> {
     output.outcome(&served, [("device", name), ("answered", peer.to_string())])
 }
 
-/// What `work` returns, unless the user asks to stop; ends the process if a verb hangs
+/// Result of `work`, unless the user asks to stop; ends the process if a verb hangs
 async fn watched<T>(
     interrupt: &Interrupt,
     calls: &Arc<Calls>,

@@ -59,7 +59,7 @@ impl From<FaultPlan> for Faults {
     }
 }
 
-/// How long the cable is out by itself
+/// Time for which a fault by itself puts the cable out
 fn outage(fault: &Fault) -> Duration {
     match fault.kind {
         FaultKind::Flap { down } => down,

@@ -20,7 +20,7 @@ use crate::path_counts::retransmitted_bytes;
 use crate::progress;
 use crate::signals::Interrupt;
 
-/// What was copied
+/// Result of a copy, at the receiver
 pub(crate) struct Received {
     pub(crate) hash: blake3::Hash,
     pub(crate) bytes: u64,
@@ -45,7 +45,7 @@ pub(super) struct Receiver<'a, D: Device> {
     received: Received,
 }
 
-/// What is there of a file before it is copied
+/// Part of a file that is there before it is copied
 struct Present {
     len: u64,
     hasher: blake3::Hasher,

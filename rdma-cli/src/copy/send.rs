@@ -17,7 +17,7 @@ use crate::failure::{OwnFile, at, is_standard};
 use crate::progress;
 use crate::signals::Interrupt;
 
-/// What is copied
+/// Source of a copy
 pub(crate) enum Sources {
     File(Source),
     Directory { root: PathBuf, entries: Vec<Entry> },
@@ -63,7 +63,7 @@ impl Sources {
     }
 }
 
-/// What was sent, confirmed by the receiver
+/// Result of a copy that the receiver has confirmed
 pub(super) struct Sent {
     pub(super) hash: blake3::Hash,
     pub(super) bytes: u64,

@@ -26,7 +26,7 @@ use crate::path_counts::{reconnects, retransmitted_bytes};
 use crate::report::with_sources;
 use crate::signals::{Interrupt, Interrupted};
 
-/// How long a copy waits for data.
+/// The longest time for which a copy waits for data.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Transfer {
@@ -47,7 +47,7 @@ pub(crate) struct Done {
     pub(crate) start: Time,
     /// When the sender had the confirmation of the receiver
     pub(crate) end: Time,
-    /// How often the path of a cable was made again.
+    /// Number of times that the path of a cable was made again.
     pub(crate) reconnects: u32,
     pub(crate) retransmitted_bytes: u64,
     /// The faults, and which of them have not fired
@@ -106,7 +106,7 @@ async fn stalled(net: &Net, receiver: &Session<AnyDevice>, faults: &Faults) {
     }
 }
 
-/// How often paths were made again, and how many bytes had to be sent again: parts of long messages are counted where they are
+/// Number of times that paths were made again, and of bytes that were sent again: parts of long messages are counted where they are
 /// received
 fn repairs(sessions: [&Session<AnyDevice>; 2]) -> (u32, u64) {
     let [ours, theirs] = sessions.map(|session| session.snapshot().paths);

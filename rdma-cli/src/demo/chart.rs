@@ -66,7 +66,7 @@ impl Chart {
     }
 }
 
-/// How many round trips took how long
+/// Number of round trips by their time
 pub(super) fn latency(samples: &[u64], rtt_ns: &Distribution) -> String {
     let [width, height] = SIZE;
     // A few that took many times as long would leave no room for the others.

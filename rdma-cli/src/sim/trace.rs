@@ -32,7 +32,7 @@ struct Line {
     subject: u32,
     value: u64,
     detail: u64,
-    /// What the subject is called
+    /// Name of the subject
     name: String,
 }
 

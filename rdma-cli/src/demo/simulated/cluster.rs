@@ -12,7 +12,7 @@ use rdma_sim::{Net, Sim};
 use crate::devices::{self, DeviceList};
 use crate::report::table;
 
-/// What the devices of each Mac report
+/// Reports of the devices of each Mac
 pub(super) fn devices(topology: &Topology) -> Result<Vec<DeviceList>> {
     let run = Sim::new().topology(topology.clone()).run(async |net| {
         let reports = topology.hosts().iter().map(|mac| report(&net, topology, mac));

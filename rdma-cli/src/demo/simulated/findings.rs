@@ -1,4 +1,4 @@
-//! What the demonstration has found, each result beside its limit
+//! Findings of the demonstration, each result beside its limit
 
 use rdma_sim::History;
 use rdma_sim::topology::Topology;

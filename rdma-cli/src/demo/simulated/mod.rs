@@ -35,7 +35,7 @@ const MACS: usize = 4;
 /// Bytes of the vector of each Mac
 const VECTOR: u64 = 16 << 20;
 
-/// What the demonstration has found
+/// Findings of the demonstration
 #[derive(Serialize)]
 struct DemoResult<'a> {
     backend: &'static str,

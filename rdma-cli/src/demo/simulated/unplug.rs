@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::mac;
 
-/// How long the cable is out.
+/// Time for which the cable is out.
 const OUTAGE: Duration = Duration::from_millis(2);
 
 /// Work during which a cable was out

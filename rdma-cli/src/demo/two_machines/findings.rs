@@ -1,4 +1,4 @@
-//! What the demonstration has found, each result beside its limit
+//! Findings of the demonstration, each result beside its limit
 
 use rdma_sim::LineRate;
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::report::{bytes, duration, rate};
 /// Everything that the report shows
 #[derive(Debug, Serialize)]
 pub(super) struct Findings {
-    /// What carried the ping: `rdma` or `tcp`
+    /// Carrier of the ping: `rdma` or `tcp`
     pub(super) backend: &'static str,
     pub(super) peer: String,
     pub(super) carrier: String,
@@ -44,7 +44,7 @@ pub(super) struct Reduced {
     pub(super) carried: Carried,
 }
 
-/// What goodput is compared with
+/// Reference rate for goodput
 struct Limit {
     bytes_per_second: f64,
     name: &'static str,
@@ -143,7 +143,7 @@ impl Findings {
     }
 }
 
-/// How much longer a drill took than the same undisturbed: two measurements, of which either may be the slower one
+/// Difference between the times of a drill and of the same undisturbed: two measurements, of which either may be the slower one
 pub(super) fn beside(drill_ns: u64, undisturbed_ns: u64) -> String {
     match drill_ns.checked_sub(undisturbed_ns) {
         Some(more) => format!("{} more", duration(more)),

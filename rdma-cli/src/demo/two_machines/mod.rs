@@ -38,7 +38,7 @@ const IN_FLIGHT: u16 = 8;
 /// The all_reduces of which the fastest counts.
 const ROUNDS: usize = 5;
 
-/// What the demonstration has found
+/// Findings of the demonstration
 #[derive(Serialize)]
 struct TwoMachinesResult<'a> {
     #[serde(flatten)]
