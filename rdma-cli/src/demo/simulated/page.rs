@@ -55,7 +55,7 @@ fn goodput(found: &Findings) -> String {
     chart::goodput(&lines, Some(several.ceiling_bytes_per_second))
 }
 
-/// Devices of this machine
+/// Sentence about the devices of this machine
 fn machine(found: &Findings) -> &'static str {
     match found.machine.rdma {
         Some(true) => "This machine has RDMA devices; what needs a peer was simulated.",
