@@ -233,14 +233,23 @@ fn text(report: &Planned<'_>, plan: &Plan) -> String {
     // Writing to a string does not fail.
     let _ = write!(text, "\n\n{}", table(rows));
     if !report.additions.is_empty() {
-        let mut rows = vec![["cable to add", "then"].map(str::to_owned)];
-        rows.extend(report.additions.iter().map(|addition| {
-            let gain = addition.seconds_per_byte / report.bound_seconds_per_byte;
-            [cable(addition.ends), format!("{gain:.3} × as long")]
-        }));
-        let _ = write!(text, "\n\n{}", table(rows));
+        let _ = write!(text, "\n\n{}", additions_text(report));
     }
     text
+}
+
+/// The cables to add that make the operation faster, as a table
+fn additions_text(report: &Planned<'_>) -> String {
+    let faster = report.additions.iter().filter(|addition| {
+        // 1.000 in the table.
+        addition.seconds_per_byte / report.plan_seconds_per_byte < 0.9995
+    });
+    let mut rows = vec![["cable to add", "then"].map(str::to_owned)];
+    rows.extend(faster.map(|addition| {
+        let gain = addition.seconds_per_byte / report.bound_seconds_per_byte;
+        [cable(addition.ends), format!("{gain:.3} × as long")]
+    }));
+    if rows.len() == 1 { "no single cable makes it faster".to_owned() } else { table(rows) }
 }
 
 /// A cable by the ports at its ends

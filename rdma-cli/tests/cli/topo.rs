@@ -38,6 +38,18 @@ fn a_plan_has_its_proof() {
     assert!(text.contains("a:rdma_en4 – c:rdma_en4  0.800 × as long"), "the cable to add: {text}");
 }
 
+/// Catches a cable to add that changes nothing: the table listed five of them, each with "1.000 × as long".
+#[test]
+fn only_cables_that_make_the_operation_faster_are_proposed() {
+    let text = stdout(&tb5!("topo", "plan", "star:6"));
+    assert!(
+        text.ends_with("\n\nno single cable makes it faster\n") && !text.contains("cable to add"),
+        "{text}"
+    );
+    let report = json(&tb5!("topo", "plan", "star:6", "--json"));
+    assert_eq!(report["additions"].as_array().unwrap().len(), 5, "JSON has all of them");
+}
+
 #[test]
 fn every_operation_has_a_plan() {
     for operation in
