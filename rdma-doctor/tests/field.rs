@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use rdma_doctor::{CHECKS, FIELD_FAILURES, FieldFailure, Finding, HostReport, Verdict, diagnose};
+use rdma_doctor::{CHECKS, FIELD_FAILURES, FieldFailure, Finding, Host, HostReport, Verdict, diagnose};
 use support::{failing_pair, field, folder, names};
 
 /// Compares with a file, or writes it if `UPDATE_GOLDEN` is set
@@ -24,6 +24,24 @@ fn assert_golden(path: &Path, text: &str) {
 fn explanation(failure: &FieldFailure) -> Vec<Finding> {
     let findings = diagnose(&failing_pair(failure.id)).findings;
     findings.into_iter().filter(|it| it.check == failure.check && it.verdict >= Verdict::Warn).collect()
+}
+
+/// The reports that show a failure, by their paths from the folder of all failures: that of one Mac, or both if the check compares them
+fn recordings(failure: &FieldFailure) -> String {
+    let id = failure.id;
+    let file = |host: &Host| {
+        let of_failure = format!("{id}/{}.json", host.label);
+        if field(&of_failure).exists() { of_failure } else { format!("../reports/{}.json", host.label) }
+    };
+    let is_shown = |it: &Finding| it.check == failure.check && it.verdict >= Verdict::Warn;
+    let pair = failing_pair(id);
+    let shows_it = |host: &&Host| diagnose(std::slice::from_ref(*host)).findings.iter().any(is_shown);
+    let files: Vec<_> = match pair.iter().find(shows_it) {
+        Some(host) => vec![file(host)],
+        None => pair.iter().map(file).collect(),
+    };
+    assert!(files.iter().all(|file| field(file).exists()), "{files:?}");
+    files.iter().map(|file| format!("`{file}`")).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -65,7 +83,6 @@ fn the_reports_in_the_folders_are_those_of_the_outputs() {
 /// A command that fails or hangs tells nothing: every check that needs its output must answer `unknown`, never `ok`.
 #[test]
 fn without_the_output_of_a_tool_no_check_passes_that_needs_it() {
-    use rdma_doctor::Host;
     use rdma_doctor::discover::Tool;
     use rdma_doctor::report::Outcome;
 
@@ -125,22 +142,24 @@ fn the_page_lists_every_failure_with_evidence_remedy_and_source() {
          Written by a test from the catalogue of `rdma-doctor`: `UPDATE_GOLDEN=1 cargo test -p rdma-doctor --test field`.\n\n\
          Each row is a failure that users reported, with the evidence that `tb5 doctor` prints for it. The recordings are composed from\n\
          these reports; none was made on a Mac by this project. `tb5 doctor --from FILE` reads them, from the folder\n\
-         `rdma-doctor/tests/fixtures/composed/field/`. Checks that begin a probe need `tb5 doctor --probe`.\n\n\
+         `rdma-doctor/tests/fixtures/composed/field/`; where two files stand, the check compares both Macs, and the command needs\n\
+         `--from FILE` for each. Checks that begin a probe need `tb5 doctor --probe`.\n\n\
          | symptom | verdict | check | evidence | remedy | source | recording |\n|---|---|---|---|---|---|---|\n",
     );
     for failure in FIELD_FAILURES {
         let found = &explanation(failure)[0];
         let place: String = found.subject.iter().map(|subject| format!("{subject}: ")).collect();
         let cell = |text: &str| text.replace('|', "\\|");
-        let FieldFailure { id, symptom, check, source, .. } = failure;
+        let FieldFailure { symptom, check, source, .. } = failure;
         writeln!(
             page,
-            "| {} | {} | `{check}` | {} | {} | {} | `{id}/left.json` |",
+            "| {} | {} | `{check}` | {} | {} | {} | {} |",
             cell(symptom),
             found.verdict,
             cell(&format!("{place}{}", found.evidence)),
             cell(found.remedy.unwrap()),
             cell(source),
+            recordings(failure),
         )
         .unwrap();
     }

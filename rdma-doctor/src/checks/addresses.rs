@@ -7,8 +7,7 @@ use crate::report::{Address, GidEntry, HostReport, Interface};
 ///
 /// A port with an IPv4 address of its own works nevertheless; other projects measured it beside an active `bridge0`.
 pub(super) fn bridge(host: &HostReport) -> Vec<Note> {
-    const REMEDY: &str =
-        "delete the bridge under Manage Virtual Interfaces, and add a network service per port";
+    const REMEDY: &str = "delete the bridge under Manage Virtual Interfaces in System Settings, Network, and add a network service per port";
     let note = |name: &str| {
         let Some(bridge) = host.bridge_of(name) else { return Note::ok("not a member of a bridge") };
         let evidence = format!("member of {}", bridge.name);
@@ -133,7 +132,7 @@ pub(super) fn gid_holes(host: &HostReport) -> Vec<Note> {
         } else {
             Note::warn(
                 format!("entry {} is empty, and entry {last} is set", shown.join(", ")),
-                "reset the interface with `sudo ifconfig INTERFACE down` and `up`: programs that expect the IPv4 address in entry 1 fail until then",
+                "reset the interface of the device, such as en4 for rdma_en4: `sudo ifconfig en4 down`, then `sudo ifconfig en4 up`; programs that expect the IPv4 address in entry 1 fail until then",
             )
         })
     })
