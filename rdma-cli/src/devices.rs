@@ -1,5 +1,7 @@
 //! `tb5 devices`: devices, ports, cables and peers
 
+use std::path::Path;
+
 use rdma_doctor::report::{DeviceSummary, Peer, Platform, Port};
 use rdma_doctor::{Host, HostReport};
 use serde::Serialize;
@@ -51,7 +53,7 @@ pub(crate) fn run(args: &Devices, output: Output) -> anyhow::Result<()> {
     };
     let report = list(&host);
     recorded::shorten(std::slice::from_mut(&mut host));
-    output.print(&report, || text(&host, &report))
+    output.print(&report, || text(&host, &report, args.from.as_deref()))
 }
 
 /// The devices of a host
@@ -86,11 +88,15 @@ fn bits_per_second(words: &str) -> Option<u64> {
     gigabits.checked_mul(1_000_000_000)
 }
 
-/// The devices as a table
-pub(crate) fn text(host: &Host, report: &DeviceList) -> String {
+/// The devices as a table; `from` is the file of the report
+pub(crate) fn text(host: &Host, report: &DeviceList, from: Option<&Path>) -> String {
     let heading = plain(&recorded::summary(host));
     match report.rdma {
-        None => format!("{heading}\nthe RDMA devices could not be listed: try `tb5 doctor`"),
+        None => {
+            let file = from.map(|path| format!(" --from {}", path.display())).unwrap_or_default();
+            let remedy = plain(&format!("try `tb5 doctor{file}`"));
+            format!("{heading}\nthe RDMA devices could not be listed: {remedy}")
+        }
         Some(false) => format!("{heading}\nno RDMA devices"),
         Some(true) => {
             let head = std::iter::once(COLUMNS.map(Into::into));

@@ -35,13 +35,8 @@ struct Summary<'a> {
 
 pub(crate) fn run(args: &Doctor, output: Output) -> anyhow::Result<()> {
     reserve_standard_output(&args.record, output)?;
-    let hosts = if args.from.is_empty() {
-        vec![this_machine(args)?]
-    } else {
-        let mut hosts = args.from.iter().map(|path| recorded::read(path)).collect::<Result<Vec<_>, _>>()?;
-        recorded::shorten(&mut hosts);
-        hosts
-    };
+    let hosts =
+        if args.from.is_empty() { vec![this_machine(args)?] } else { recorded::read_all(&args.from)? };
     if let (Some(path), [host]) = (&args.record, &hosts[..]) {
         recorded::write(path, &host.report)?;
     }

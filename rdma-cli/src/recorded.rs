@@ -1,7 +1,7 @@
 //! Host reports of this machine and from files
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -13,11 +13,12 @@ use rdma_doctor::discover::{
 };
 use rdma_doctor::report::Platform;
 use rdma_doctor::{Host, HostReport, collect};
+use rdma_sim::TopologyError;
 use rustix::process::getppid;
 use serde_json::{Map, Value};
 
 use crate::args::ProviderArgs;
-use crate::failure::{at, shown};
+use crate::failure::{Failure, at, shown};
 use crate::report::Output;
 use crate::{file, progress, signals};
 
@@ -126,6 +127,22 @@ pub(crate) fn read(path: &Path) -> Result<Host> {
     }
     let report = HostReport::from_json(json.as_bytes()).with_context(invalid)?;
     Ok(Host::new(shown(path), report))
+}
+
+/// Reads the reports of several Macs, labelled with the names of their files, or with their paths if names are equal
+///
+/// # Errors
+///
+/// Fails if a report cannot be read, and with [`Failure::Usage`] if one is given twice: a Mac would be compared with itself.
+pub(crate) fn read_all(paths: &[PathBuf]) -> Result<Vec<Host>> {
+    let mut hosts = paths.iter().map(|path| read(path)).collect::<Result<Vec<_>>>()?;
+    shorten(&mut hosts);
+    let mut labels = BTreeSet::new();
+    if let Some(twice) = hosts.iter().find(|host| !labels.insert(&host.label)) {
+        let why = TopologyError::DuplicateHost { host: twice.label.clone() };
+        return Err(Failure::usage(why).into());
+    }
+    Ok(hosts)
 }
 
 /// Shortens the labels to file names without extension, if those differ

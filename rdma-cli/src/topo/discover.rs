@@ -1,7 +1,7 @@
 //! `tb5 topo discover`: the cables between Macs that were recorded
 
 use anyhow::{Context as _, Result, ensure};
-use rdma_doctor::report::{Bus, LinkSpeed};
+use rdma_doctor::report::{Bus, LinkSpeed, Peer};
 use rdma_doctor::{Host, HostReport};
 use rdma_sim::LineRate;
 use rdma_sim::topology::Topology;
@@ -11,17 +11,18 @@ use crate::args::TopoDiscover;
 use crate::failure::{Failure, at};
 use crate::file::require_other;
 use crate::recorded;
-use crate::report::Output;
+use crate::report::{Output, note};
 
 pub(crate) fn run(args: &TopoDiscover, output: Output) -> Result<()> {
     require_other(&args.written.out, &args.reports)?;
-    let mut hosts = args.reports.iter().map(|path| recorded::read(path)).collect::<Result<Vec<_>>>()?;
+    let hosts = recorded::read_all(&args.reports)?;
     for (host, path) in hosts.iter().zip(&args.reports) {
         let has_ports = host.report.hardware_ports.as_ref().is_some_and(|ports| !ports.is_empty());
         ensure!(has_ports, at(path, "does not say which interface each Thunderbolt port has"));
     }
-    recorded::shorten(&mut hosts);
-    write(&topology(&hosts)?, &args.written, output)
+    let topology = topology(&hosts)?;
+    left_out(&hosts).iter().for_each(|why| note(why));
+    write(&topology, &args.written, output)
 }
 
 /// The Macs of some reports, and the cables that both ends name
@@ -56,15 +57,46 @@ fn topology(hosts: &[Host]) -> Result<Topology> {
 /// The buses at both ends of each cable: each names the identifier of the other
 fn cables<'a>(left: &'a HostReport, right: &'a HostReport) -> Vec<(&'a Bus, &'a Bus)> {
     let buses = |report: &'a HostReport| report.thunderbolt.as_deref().unwrap_or_default();
-    let names = |bus: &Bus, other: &Bus| {
-        let other = other.domain_uuid.as_deref();
-        bus.hosts().any(|peer| {
-            let found = peer.domain_uuid.as_deref().zip(other);
-            found.is_some_and(|(found, other)| found.eq_ignore_ascii_case(other))
-        })
-    };
     let pairs = buses(left).iter().flat_map(|here| buses(right).iter().map(move |there| (here, there)));
     pairs.filter(|(here, there)| names(here, there) && names(there, here)).collect()
+}
+
+/// Whether a bus names another one as that of its peer
+fn names(bus: &Bus, other: &Bus) -> bool {
+    bus.hosts().any(|peer| is_bus_of(peer, other))
+}
+
+fn is_bus_of(peer: &Peer, bus: &Bus) -> bool {
+    let ids = peer.domain_uuid.as_deref().zip(bus.domain_uuid.as_deref());
+    ids.is_some_and(|(named, own)| named.eq_ignore_ascii_case(own))
+}
+
+/// Why the topology lacks cables that a report names, a line for each
+fn left_out(hosts: &[Host]) -> Vec<String> {
+    let buses = || hosts.iter().flat_map(|host| host.report.cabled_buses().map(move |bus| (host, bus)));
+    let all =
+        || hosts.iter().flat_map(|host| host.report.thunderbolt.iter().flatten().map(move |bus| (host, bus)));
+    let mut reasons = Vec::new();
+    for (host, bus) in buses() {
+        let here = format!("{} of {}", bus.label(), host.label);
+        for peer in bus.hosts() {
+            let Some((other, remote)) = all().find(|(_, remote)| is_bus_of(peer, remote)) else {
+                reasons.push(format!("{here} leads to {}, which is in no report", peer.name));
+                continue;
+            };
+            let there = format!("{} of {}", remote.label(), other.label);
+            if std::ptr::eq(host, other) {
+                reasons.push(format!("{here} leads to {there}, which is the same Mac"));
+            } else if !names(remote, bus) {
+                reasons.push(format!(
+                    "{here} leads to {there}, which does not name it: record both reports again, the cables may have been moved in between"
+                ));
+            } else if host.report.interface_of(bus).is_none() {
+                reasons.push(format!("{here} leads to {there}, and its interface is not known"));
+            }
+        }
+    }
+    reasons
 }
 
 fn rate(speed: LinkSpeed) -> LineRate {

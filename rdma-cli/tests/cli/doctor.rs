@@ -7,8 +7,8 @@ use std::process::{Output, Stdio};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Folder, Running, assert_code, assert_refused, eventually, json as object, keys, simulated_provider,
-    stderr, stdout, tool,
+    Folder, Running, assert_code, assert_failed, assert_refused, eventually, json as object, keys,
+    simulated_provider, stderr, stdout, tool,
 };
 
 /// A composed report of the fixtures of `rdma-doctor`
@@ -201,6 +201,15 @@ fn a_report_that_cannot_be_written_is_named() {
     assert_refused(&tb5!["doctor", "--record", &path], &path, "cannot be written");
 }
 
+/// Catches a Mac that is compared with itself.
+#[test]
+fn a_report_that_is_given_twice_is_refused() {
+    let left = composed("left");
+    let why = format!("two hosts are called {}: give one of them another name", left.display());
+    assert_failed(&tb5!["doctor", "--from", &left, "--from", &left], 2, &[&why]);
+    assert_failed(&tb5!["topo", "discover", &left, &left], 2, &[&why]);
+}
+
 #[test]
 fn empty_and_newer_reports_are_read() {
     let folder = Folder::new();
@@ -210,7 +219,9 @@ fn empty_and_newer_reports_are_read() {
         let output = tb5!["doctor", "--json", "--from", &path];
         assert_code(&output, 0);
         assert_eq!(object(&output)["verdict"], "unknown");
-        assert!(stdout(&tb5!["devices", "--from", &path]).contains("could not be listed"));
+        let text = stdout(&tb5!["devices", "--from", &path]);
+        let remedy = format!("could not be listed: try `tb5 doctor --from {}`", path.display());
+        assert!(text.contains(&remedy), "{text}");
     }
 }
 

@@ -225,6 +225,54 @@ fn a_cabling_is_converted_to_the_formats_of_mlx_and_back() {
 fn cables_are_found_in_the_reports_of_both_ends() {
     let report = |name: &str| {
         std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+/// Catches rates that are lost without a word, and a remark where none is lost.
+#[test]
+fn a_format_without_rates_says_that_they_are_lost() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("macs.toml");
+    fs::write(&file, "shape = \"ring\"\nhosts = 4\ngbps = 40\n").unwrap();
+    for format in ["hostfile", "matrix"] {
+        let made = tb5!("topo", "convert", &file, "--to", format);
+        let lost =
+            "formats of MLX have no rates: cables of another rate are read with 80 Gb/s (4 with 40 Gb/s)";
+        assert_eq!(stderr(&made), format!("tb5: {lost}\n"));
+        assert!(made.status.success() && !json(&made).is_null());
+        assert_eq!(stderr(&tb5!("topo", "convert", "ring:4", "--to", format)), "");
+        assert_eq!(stderr(&tb5!("topo", "convert", &file, "--to", format, "--quiet")), "");
+    }
+    assert_eq!(stderr(&tb5!("topo", "convert", &file)), "");
+}
+
+/// Catches a cable that is left out without a word: to a Mac without a report, and between reports that contradict each other.
+#[test]
+fn cables_that_are_left_out_are_named() {
+    let recording = |name: &str| {
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join(format!("../rdma-doctor/tests/fixtures/composed/{name}.json"))
+    };
+    let healthy = ["reports/left", "reports/right"].map(recording);
+    let moved = ["field/cables-moved/left", "field/cables-moved/right"].map(recording);
+    let why = "which does not name it: record both reports again, the cables may have been moved in between";
+    for (reports, lines) in [
+        (&healthy[..1], vec!["receptacle 3 of left leads to Mac Studio, which is in no report".to_owned()]),
+        (&healthy[1..], vec!["receptacle 2 of right leads to Mac mini, which is in no report".to_owned()]),
+        (&healthy, vec![]),
+        (
+            &moved,
+            vec![
+                format!("receptacle 3 of left leads to receptacle 2 of right, {why}"),
+                format!("receptacle 2 of right leads to receptacle 2 of left, {why}"),
+            ],
+        ),
+    ] {
+        let found = crate::support::tool().args(["topo", "discover"]).args(reports).output().unwrap();
+        assert!(found.status.success());
+        let said = stderr(&found);
+        assert_eq!(said, lines.iter().map(|line| format!("tb5: {line}\n")).collect::<String>());
+        assert_eq!(stdout(&found).matches("[[cable]]").count(), usize::from(lines.is_empty()));
+    }
+}
+
             .join(format!("../rdma-doctor/tests/fixtures/composed/reports/{name}.json"))
     };
     let (left, right) = (report("left"), report("right"));

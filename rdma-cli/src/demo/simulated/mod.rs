@@ -69,7 +69,7 @@ pub(super) fn run(args: &Demo, output: Output) -> Result<()> {
     if machine_devices.rdma == Some(true) {
         output.announce(&format!(
             "{}\nwhat needs a peer runs on the simulator: on two machines, run `tb5 serve --into DIR` there and `tb5 demo HOST:` here",
-            devices::text(&machine, &machine_devices)
+            devices::text(&machine, &machine_devices, None)
         ))?;
     }
     let found = collect(args, machine_devices, &interrupt, output)?;
