@@ -2,6 +2,7 @@
 
 mod dot;
 mod layout;
+mod rates;
 mod svg;
 mod text;
 

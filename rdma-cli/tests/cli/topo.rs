@@ -128,6 +128,7 @@ fn a_cabling_is_drawn_as_text_for_graphviz_and_as_a_picture() {
     assert!(dot.contains(r#"[label="\<a\>&b|{<en2> en2|<en3> en3}"]"#), "{dot}");
     let svg = draw("svg");
     assert!(svg.contains("&lt;a&gt;&amp;b:rdma_en2 – {c|d}:rdma_en3, 40 Gb/s"), "{svg}");
+    assert!(svg.contains(">40 Gb/s</text>"), "only the tooltip has the rate: {svg}");
     assert!(!svg.contains("<a>"), "{svg}");
     for (format, drawn) in [("text", text), ("dot", dot), ("svg", svg)] {
         let out = folder.path().join("drawing");
@@ -161,9 +162,13 @@ fn the_labels_of_a_drawing_are_apart() {
     };
     let long = r#"[{"ssh": "studio-west.local", "rdma": [null, "rdma_en2"]}, {"ssh": "studio-east-2.local", "rdma": ["rdma_en4", null]}]"#;
     let three = "shape = \"pair\"\ncables = 3\nmac = \"mac-studio-m3-ultra\"\n";
+    let slow = "shape = \"mesh\"\nhosts = 8\nmac = \"generic-7\"\ngbps = 40\n";
+    let slow_pair = "shape = \"pair\"\ncables = 3\ngbps = 40\n";
     let shapes = ["mesh:3", "mesh:4", "mesh:5", "mesh:6", "mesh:7", "mesh:8", "ring:5", "line:3", "star:7"]
         .map(PathBuf::from);
-    for drawn in [file("long.json", long), file("three.toml", three)].into_iter().chain(shapes) {
+    let files =
+        [("long.json", long), ("three.toml", three), ("slow.toml", slow), ("slow-pair.toml", slow_pair)];
+    for drawn in files.map(|(name, text)| file(name, text)).into_iter().chain(shapes) {
         let svg = stdout(&tb5!("topo", "draw", &drawn, "--format", "svg"));
         let texts: Vec<_> = svg.split("<text").skip(1).collect();
         assert!(texts.len() > 3, "{svg}");
@@ -220,11 +225,6 @@ fn a_cabling_is_converted_to_the_formats_of_mlx_and_back() {
     assert_failed(&refused, 1, &["h.json:2: "]);
 }
 
-/// Catches a cable that one end alone names, and ports that are called as those of the other Mac.
-#[test]
-fn cables_are_found_in_the_reports_of_both_ends() {
-    let report = |name: &str| {
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
 /// Catches rates that are lost without a word, and a remark where none is lost.
 #[test]
 fn a_format_without_rates_says_that_they_are_lost() {
@@ -273,6 +273,11 @@ fn cables_that_are_left_out_are_named() {
     }
 }
 
+/// Catches a cable that one end alone names, and ports that are called as those of the other Mac.
+#[test]
+fn cables_are_found_in_the_reports_of_both_ends() {
+    let report = |name: &str| {
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
             .join(format!("../rdma-doctor/tests/fixtures/composed/reports/{name}.json"))
     };
     let (left, right) = (report("left"), report("right"));

@@ -5,7 +5,7 @@ use std::f64::consts::TAU;
 use rdma_sim::topology::{Link, Topology};
 
 /// A place, right and down
-type Point = [f64; 2];
+pub(super) type Point = [f64; 2];
 
 /// Half the width of a Mac with a short name and few ports, and half its height.
 const MAC: [f64; 2] = [58.0, 34.0];

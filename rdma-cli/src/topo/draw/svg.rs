@@ -7,10 +7,14 @@ use std::fmt::Write as _;
 use rdma_sim::topology::Topology;
 
 use super::layout::{Layout, label};
+use super::rates::{Label, rates};
 use crate::html::escaped;
 
 /// Room for labels outside of the Macs.
 const MARGIN: f64 = 26.0;
+
+/// An edge around the letters of a label that lies on a cable.
+const OUTLINE: &str = "paint-order: stroke; stroke: var(--box); stroke-width: 5px";
 
 const STYLE: &str = "
 svg.cabling { font: 500 13px system-ui, -apple-system, 'Segoe UI', 'Noto Sans', sans-serif; --ink: #22262b; --soft: #5d6670; --box: #ffffff; --edge: #c8c4ba; --wire: #2f64a8; --cut: #b4481f; }
@@ -44,10 +48,11 @@ pub(crate) fn svg(topology: &Topology, unplugged: Option<usize>) -> String {
     );
     let mut used: BTreeSet<[&str; 2]> = BTreeSet::new();
     let mut ports = String::new();
+    let cables: Vec<_> = ends.iter().map(|ends| ends.map(|end| end.port(&middles, mac))).collect();
     // Writing to a string does not fail.
     for (number, link) in links.iter().enumerate() {
         let cut = if unplugged == Some(number) { " cut" } else { "" };
-        let [[x1, y1], [x2, y2]] = ends[number].map(|end| end.port(&middles, mac));
+        let [[x1, y1], [x2, y2]] = cables[number];
         let title = link.ends.each_ref().map(|end| escaped(&format!("{}:{}", end.host, end.device)));
         let gigabits = link.rate.bits_per_second / 1_000_000_000;
         let _ = writeln!(
@@ -85,6 +90,12 @@ pub(crate) fn svg(topology: &Topology, unplugged: Option<usize>) -> String {
                 y + if *y < -height { -height - 12.0 } else { height + 12.0 }
             );
         }
+    }
+    for Label { text, middle: [x, y] } in rates(&links, &cables) {
+        let _ = writeln!(
+            ports,
+            "<text class=\"small\" x=\"{x:.1}\" y=\"{y:.1}\" style=\"{OUTLINE}\">{text}</text>"
+        );
     }
     out + &ports + "</svg>\n"
 }
