@@ -113,6 +113,9 @@ pub(crate) enum Command {
         after_help = "Goodput is that of the payload, from the first message to the last one at the receiver. Without HOST:, two \
                       simulated Macs: equal arguments give equal times, which are virtual. With it, another machine where `tb5 serve` \
                       runs, in real time, over all cables with RDMA between the machines, or over TCP while there is none.\n\n\
+                      The column TCP is what the same messages reach over a TCP stream between the simulated Macs, without RDMA. Its model is \
+                      what users measured over Thunderbolt networking: rsync at up to 0.5 GB/s (MLX issue 3207), and a round trip of \
+                      300 µs (docs/PUBLISHED.md).\n\n\
                       Examples: tb5 bw; tb5 bw --bytes 1MiB --in-flight 1; tb5 bw --bytes 4KiB..16MiB --json; tb5 bw mini:.\n\n\
                       Exit codes: 0 done, 1 failed, 2 usage, 130 after Ctrl-C."
     )]
