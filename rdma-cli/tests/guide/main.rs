@@ -11,6 +11,7 @@ mod book;
 mod command;
 mod counts;
 mod links;
+mod models;
 mod names;
 mod pattern;
 mod words;
@@ -178,6 +179,14 @@ fn counts_in_sentences_are_true() {
         }
         assert!(found > 0, "no page says {phrase:?}");
     }
+}
+
+/// Catches a model of Mac that the page of formats lacks, and devices or rates that are not those of the simulator.
+#[test]
+fn the_table_of_macs_is_that_of_the_simulator() {
+    let page = fs::read_to_string(source().join("formats.md")).expect("the page of formats");
+    let table: Vec<_> = page.lines().filter(|line| line.starts_with("| `mac")).skip(1).collect();
+    assert_eq!(table, models::rows().collect::<Vec<_>>());
 }
 
 /// Catches a file of the guide that no page of the contents names: the book would not have it.
