@@ -288,8 +288,8 @@ pub enum ConnectError {
     },
     /// No cable joins a port of this side to one of the peer's
     #[error(
-        "no path from {} to any of the {peer_ports} ports of the peer could be made; \
-         check the cables, and that both sides can open their devices", ports.join(" or ")
+        "no path from {} to {} could be made; check the cables, and that both sides can open their devices",
+        ports.join(" or "), ports_of_peer(*peer_ports)
     )]
     NoPath {
         /// The names of the devices of this side
@@ -320,6 +320,14 @@ pub enum ConnectError {
         /// The time that connecting may take
         waited: Duration,
     },
+}
+
+/// The ports of a peer that has so many of them, in words
+fn ports_of_peer(count: u32) -> String {
+    match count {
+        1 => "the only port of the peer".to_owned(),
+        _ => format!("any of the {count} ports of the peer"),
+    }
 }
 
 /// Why a node cannot be made

@@ -115,7 +115,7 @@ fn crossed_cables_are_an_error_and_not_a_silent_lockup() {
         let (connected, served) = join(a.connect(to_b), b.serve(to_a)).await;
         let unreachable = rdma_core::Error::new(Verb::ModifyQp, Cause::PeerUnreachable);
         assert!(matches!(served, Err(ConnectError::Device(error)) if error == unreachable));
-        let text = "no path from rdma_en2 to any of the 1 ports of the peer could be made; \
+        let text = "no path from rdma_en2 to the only port of the peer could be made; \
             check the cables, and that both sides can open their devices";
         assert_eq!(connected.unwrap_err().to_string(), text);
         assert!(a.pool_stats().is_whole() && b.pool_stats().is_whole());
