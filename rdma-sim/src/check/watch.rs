@@ -65,14 +65,9 @@ impl Watched<'_> {
     fn print(&self, elapsed: Duration) {
         let done = self.done.load(Ordering::Relaxed);
         let rate = done as f64 / elapsed.as_secs_f64();
-        let left = time_left(self.runs - done.min(self.runs), rate);
         // Around the capture of test output: it must appear while the check goes on.
-        let text = format!(
-            "{}: {done} of {} runs, {rate:.0} a second, about {} left",
-            self.test,
-            self.runs,
-            HumanDuration(left)
-        );
+        let left = time_left(self.runs - done.min(self.runs), rate);
+        let text = format!("{}: {done} of {} runs, {rate:.0} a second, {left} left", self.test, self.runs);
         let _ = writeln!(std::io::stderr(), "{text}");
     }
 
@@ -92,21 +87,25 @@ impl Watched<'_> {
     }
 }
 
-/// How long so many runs take at so many a second, in whole seconds: it is an estimate
-fn time_left(runs: u64, rate: f64) -> Duration {
-    Duration::from_secs((runs as f64 / rate.max(0.01)).min(1e9).round() as u64)
+/// How long so many runs take at so many a second, in words and whole seconds: it is an estimate
+fn time_left(runs: u64, rate: f64) -> String {
+    match (runs as f64 / rate.max(0.01)).min(1e9).round() as u64 {
+        0 => "less than a second".to_owned(),
+        seconds => format!("about {}", HumanDuration(Duration::from_secs(seconds))),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Regression: the line said "about 107.857 s left".
+    /// Regression: the line said "about 107.857 s left" and "about 0 ns left".
     #[test]
     fn the_time_that_is_left_is_printed_in_whole_seconds() {
-        let text = |runs, rate| HumanDuration(time_left(runs, rate)).to_string();
-        assert_eq!(text(755, 7.0), "108 s");
-        assert_eq!(text(60_000, 7.0), "2.4 h");
-        assert_eq!(text(1, 0.0), "100 s");
+        assert_eq!(time_left(755, 7.0), "about 108 s");
+        assert_eq!(time_left(60_000, 7.0), "about 2.4 h");
+        assert_eq!(time_left(1, 0.0), "about 100 s");
+        assert_eq!(time_left(3, 7.0), "less than a second");
+        assert_eq!(time_left(0, 7.0), "less than a second");
     }
 }
