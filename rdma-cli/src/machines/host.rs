@@ -37,16 +37,17 @@ impl fmt::Display for Host {
 impl FromStr for Host {
     type Err = String;
 
-    /// Reads `HOST:`; the colon may be left out, and brackets around an address
+    /// Reads `HOST:`; brackets around an address may be left out
     fn from_str(text: &str) -> Result<Self, String> {
         let without_brackets = |text: &str| {
             Self::named(text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text))
         };
-        // An address such as `fe80::` ends with a colon of its own.
-        if let Some(host) =
-            Self::named(text).or_else(|| without_brackets(text.strip_suffix(':').unwrap_or(text)))
-        {
+        if let Some(host) = text.strip_suffix(':').and_then(without_brackets) {
             return Ok(host);
+        }
+        // The last colon of an address such as `fe80::` is its own.
+        if let Some(host) = without_brackets(text) {
+            return Err(format!("write {host}: with a colon behind it"));
         }
         let with_port = text
             .rsplit_once(':')
@@ -63,24 +64,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_is_named_with_a_colon_or_without() {
+    fn a_machine_is_named_with_a_colon_behind_it() {
         for (text, name, shown) in [
-            ("mini", "mini", "mini"),
             ("mini:", "mini", "mini"),
             ("studio.local:", "studio.local", "studio.local"),
             ("10.0.0.2:", "10.0.0.2", "10.0.0.2"),
-            ("::1", "::1", "[::1]"),
             ("::1:", "::1", "[::1]"),
-            ("::", "::", "[::]"),
-            ("fe80::", "fe80::", "[fe80::]"),
-            ("[::1]", "::1", "[::1]"),
+            (":::", "::", "[::]"),
+            ("fe80:::", "fe80::", "[fe80::]"),
             ("[::1]:", "::1", "[::1]"),
-            ("fe80::1%en5", "fe80::1%en5", "[fe80::1%en5]"),
             ("[fe80::1%en5]:", "fe80::1%en5", "[fe80::1%en5]"),
         ] {
             let host: Host = text.parse().unwrap();
             assert_eq!((host.name(), &*host.to_string()), (name, shown), "{text}");
             assert_eq!(format!("{host}:").parse(), Ok(host), "{text}");
+        }
+    }
+
+    /// Catches a local file or another word that is taken for a machine: `copy` takes the same text for a file.
+    #[test]
+    fn a_machine_without_a_colon_is_refused() {
+        for (text, shown) in [
+            ("mini", "mini"),
+            ("10.0.0.2", "10.0.0.2"),
+            ("::1", "[::1]"),
+            ("::", "[::]"),
+            ("fe80::", "[fe80::]"),
+            ("[::1]", "[::1]"),
+            ("fe80::1%en5", "[fe80::1%en5]"),
+        ] {
+            let why = text.parse::<Host>().unwrap_err();
+            assert_eq!(why, format!("write {shown}: with a colon behind it"), "{text}");
         }
     }
 
