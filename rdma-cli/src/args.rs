@@ -39,8 +39,9 @@ use crate::sizes::{self, Sizes};
 #[command(
     name = "tb5",
     version,
-    after_help = "Examples: tb5; tb5 ping; tb5 copy README.md copy.md; tb5 help copy.\n\nExit codes: 0 done, 1 failed, also if a file cannot be read or written, 2 the arguments are wrong, 130 after Ctrl-C. When a command fails, \
-    standard error says why, and there is no result on standard output, with --json neither."
+    after_help = "Examples: tb5; tb5 ping; tb5 copy README.md copy.md; tb5 help copy.\n\nExit codes: 0 done, 1 failed, also if a file cannot be read or written, 2 the arguments are wrong, 130 after Ctrl-C. When a command fails \
+    before it has a result, standard error says why, and there is nothing on standard output, with --json neither; a result that \
+    is a failed check, of doctor, run or sim, is printed as others are."
 )]
 pub(crate) struct Args {
     /// The command; without one, `demo`
@@ -128,7 +129,7 @@ pub(crate) enum Command {
         after_help = "Faults show how a copy goes on: --fault 'at 2ms a:rdma_en2 unplug; at 8ms a:rdma_en2 replug' pulls the cable after \
                       2 ms, and plugs it in again. rdma-sim/MODEL.md lists the faults of ports. A copy fails when nothing has arrived for 10 s after the last fault; all times are virtual.\n\n\
                       With -r, what is in SRC is put into DST, which is created if it does not exist: files, directories and symbolic \
-                      links, with their modes. A directory of DST that its owner may not write, as the one of SRC, is writable during the copy; \
+                      links, with their modes, but for what the umask of the receiver takes away; setuid, setgid and sticky bits are not copied. A directory of DST that its owner may not write, as the one of SRC, is writable during the copy; \
                       it gets its mode at the end, also of a copy that is interrupted. Nothing is written through a symbolic link in DST.\n\n\
                       Between two machines: tb5 copy --listen DIR on the one that receives, then tb5 copy SRC HOST:NAME on the other \
                       one, which puts the copy into DIR under that name; HOST: keeps the name of a file, and with -r puts what is in SRC into DIR. Bytes go over all cables with \

@@ -24,8 +24,7 @@ fn read_any(text: &str, hosts: Option<usize>) -> Result<Topology> {
         return topology(text, hosts).map_err(explain);
     }
     let content = read_named(Path::new(text), MAX_TOPOLOGY)?;
-    let is_json = serde_json::from_str::<serde::de::IgnoredAny>(&content).is_ok();
-    topology_in("standard input", &content, is_json, hosts).map_err(explain)
+    topology_in("standard input", &content, hosts).map_err(explain)
 }
 
 /// The error of the topology that `text` names: an invalid shape is a usage error, an invalid file a failure

@@ -2,7 +2,7 @@
 //!
 //! The written part of an incomplete file can be kept beside it, and continued later.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use tempfile::NamedTempFile;
 
+use crate::closed_streams;
 use crate::failure::{Failure, at, is_standard};
 use crate::report::{Output, keep_standard_output, note, print_all};
 use crate::signals::hold;
@@ -88,6 +89,8 @@ pub(crate) struct Replacement {
     existing: Option<Identity>,
     /// `None` if the file goes to standard output.
     folder: Option<PathBuf>,
+    /// Whether the rest of an earlier copy is continued, and that of this one is kept
+    has_rest: bool,
     /// The folder, to sync it; opened before the rename, because a failure afterwards would report a complete file as failed.
     opened_folder: Option<File>,
     file: NamedTempFile,
@@ -141,7 +144,7 @@ impl Replacement {
         let file = temporary(&folder, mode, existing.as_ref()).map_err(without_path).with_context(written)?;
         let opened_folder = open_folder(&folder).with_context(|| at(&folder, "cannot be opened"))?;
         let existing = existing.as_ref().map(Identity::of);
-        Ok(Self { path, existing, folder: Some(folder), opened_folder, file })
+        Ok(Self { path, existing, folder: Some(folder), has_rest: true, opened_folder, file })
     }
 
     /// Prepares a file that goes to standard output when it is complete
@@ -149,20 +152,22 @@ impl Replacement {
         let path = spool();
         let file = tempfile::Builder::new().prefix(".tb5-").suffix(".part").tempfile();
         let file = file.map_err(without_path).with_context(|| at(&path, "cannot be written"))?;
-        Ok(Self { path, existing: None, folder: None, opened_folder: None, file })
+        Ok(Self { path, existing: None, folder: None, has_rest: false, opened_folder: None, file })
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.as_file_mut().write_all(bytes).with_context(|| at(&self.path, "cannot be written"))
     }
 
+    /// Leaves alone what has the name of its rest
+    pub(crate) fn without_rest(self) -> Self {
+        Self { has_rest: false, ..self }
+    }
+
     /// Where an incomplete file is kept; nowhere if it goes to standard output
     fn rest(&self) -> Option<PathBuf> {
-        let folder = self.folder.as_ref()?;
-        let mut name = OsString::from(".");
-        name.push(self.path.file_name().unwrap_or_default());
-        name.push(".tb5-partial");
-        Some(folder.join(name))
+        let folder = self.folder.as_ref().filter(|_| self.has_rest)?;
+        Some(folder.join(rest_of(self.path.file_name()?)))
     }
 
     /// Continues the incomplete file that [`keep`](Self::keep) left here, and returns its length
@@ -251,6 +256,14 @@ impl Replacement {
     }
 }
 
+/// Name of the rest of the file with this name
+pub(crate) fn rest_of(name: &OsStr) -> OsString {
+    let mut rest = OsString::from(".");
+    rest.push(name);
+    rest.push(".tb5-partial");
+    rest
+}
+
 /// The identity of a file: no write changes it, and a file that replaces it has another one
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Identity {
@@ -303,11 +316,12 @@ fn read_text(from: impl io::Read, most: u64) -> Result<String> {
 }
 
 /// Standard input, which only one argument can name
-pub(crate) fn standard_input() -> Result<io::Stdin, Failure> {
+pub(crate) fn standard_input() -> Result<io::Stdin> {
     static IS_TAKEN: AtomicBool = AtomicBool::new(false);
     if IS_TAKEN.swap(true, Ordering::Relaxed) {
-        return Err(Failure::usage("standard input is read once: write `-` for one of the files"));
+        bail!(Failure::usage("standard input is read once: write `-` for one of the files"));
     }
+    closed_streams::require_input().context("standard input: cannot be read")?;
     Ok(io::stdin())
 }
 

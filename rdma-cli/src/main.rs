@@ -8,6 +8,7 @@ mod bench;
 mod bw;
 mod cabled_macs;
 mod calibrate;
+mod closed_streams;
 mod copy;
 mod demo;
 mod devices;

@@ -23,7 +23,7 @@ pub(crate) fn named(mut error: Error) -> Error {
 fn subcommands() -> Vec<String> {
     let mut command = Args::command();
     let arguments = std::env::args_os().skip(1).filter_map(|argument| argument.into_string().ok());
-    for name in arguments.filter(|argument| !argument.starts_with('-')) {
+    for name in arguments.filter(|argument| !argument.starts_with('-') && argument != "help") {
         let Some(subcommand) = command.find_subcommand(&name) else { break };
         command = subcommand.clone();
     }

@@ -8,6 +8,7 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use serde::Serialize;
 
+use crate::closed_streams;
 use crate::screen::above_bars;
 use crate::signals::end_on_signals_again;
 
@@ -143,6 +144,7 @@ fn print_to_standard_output(
     print: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>,
 ) -> anyhow::Result<bool> {
     let print = || {
+        closed_streams::require_output()?;
         let mut out = io::stdout().lock();
         print(&mut out).and_then(|()| out.flush())
     };

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 use std::mem;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use indicatif::{MultiProgress, ProgressDrawTarget, TermLike};
@@ -37,11 +38,27 @@ fn target() -> ProgressDrawTarget {
 /// shows for Ctrl-C stands in the row that is erased, and not below it.
 #[derive(Debug, Default)]
 struct Screen {
-    pending: Mutex<String>,
+    pending: Mutex<Drawing>,
+}
+
+/// One drawing
+#[derive(Debug, Default)]
+struct Drawing {
+    bytes: String,
+    /// Number of letters, which fill whole rows
+    letters: usize,
+}
+
+/// Rows of the last drawing
+static ROWS: AtomicUsize = AtomicUsize::new(0);
+
+/// Rows that bars take on the terminal now; the cursor is in the last one
+pub(crate) fn rows() -> usize {
+    ROWS.load(Ordering::Relaxed)
 }
 
 impl Screen {
-    fn change(&self, change: impl FnOnce(&mut String)) -> io::Result<()> {
+    fn change(&self, change: impl FnOnce(&mut Drawing)) -> io::Result<()> {
         change(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(())
     }
@@ -51,7 +68,7 @@ impl Screen {
         self.change(|pending| {
             if n > 0 {
                 // Writing to a string does not fail.
-                let _ = write!(pending, "\x1b[{n}{direction}");
+                let _ = write!(pending.bytes, "\x1b[{n}{direction}");
             }
         })
     }
@@ -89,23 +106,28 @@ impl TermLike for Screen {
     }
 
     fn write_line(&self, text: &str) -> io::Result<()> {
-        self.change(|pending| *pending += &format!("{text}\n"))
+        self.change(|pending| pending.bytes += &format!("{text}\n"))
     }
 
     fn write_str(&self, text: &str) -> io::Result<()> {
-        self.change(|pending| *pending += text)
+        self.change(|pending| {
+            pending.letters += text.chars().filter(|letter| !letter.is_control()).count();
+            pending.bytes += text;
+        })
     }
 
     fn clear_line(&self) -> io::Result<()> {
-        self.write_str("\r\x1b[2K")
+        self.change(|pending| pending.bytes += "\r\x1b[2K")
     }
 
     fn flush(&self) -> io::Result<()> {
         self.change(|pending| {
-            if !pending.is_empty() {
-                pending.push('\r');
+            let Drawing { mut bytes, letters } = mem::take(pending);
+            if !bytes.is_empty() {
+                bytes.push('\r');
                 // There is no other place to report a failed write to standard error.
-                let _ = io::stderr().write_all(mem::take(pending).as_bytes());
+                let _ = io::stderr().write_all(bytes.as_bytes());
+                ROWS.store(letters.div_ceil(self.width().into()), Ordering::Relaxed);
             }
         })
     }

@@ -11,6 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::screen::rows;
+
 /// Actions of [`end_on_signals`]
 static ENDS: Mutex<Vec<SigId>> = Mutex::new(Vec::new());
 /// The interrupt that a command [listens](Interrupt::listen) to, once it does
@@ -110,8 +112,11 @@ fn end(signal: i32, message: &str) {
     // SAFETY: one descriptor is polled, which is on the stack.
     let has_room = unsafe { libc::poll(&raw mut stderr, 1, 0) } > 0;
     if has_room {
-        // SAFETY: the bytes are those of the string.
-        unsafe { libc::write(libc::STDERR_FILENO, message.as_ptr().cast(), message.len()) };
+        // The message erases the first row, and these the others, from the last one up.
+        for text in std::iter::repeat_n("\x1b[2K\x1b[1A", rows().saturating_sub(1)).chain([message]) {
+            // SAFETY: the bytes are those of the text.
+            unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+        }
     }
     signal_hook::low_level::exit(exit_code(signal).into());
 }

@@ -12,11 +12,15 @@ use crate::{Cabling, Certificate, Operation, Plan, Price, Ratio, Tree};
 ///
 /// # Errors
 ///
-/// The first claim that is wrong: [`VerifyError::OtherCabling`]; [`VerifyError::Operation`] for amounts or a root that do not fit
+/// The first claim that is wrong: [`VerifyError::OtherCabling`] and [`VerifyError::OtherHosts`]; [`VerifyError::Operation`] for amounts or a root that do not fit
 /// the hosts; [`VerifyError::Tree`] and [`VerifyError::Shares`] for how the payload travels; [`VerifyError::Load`];
 /// [`VerifyError::Certificate`] and [`VerifyError::Bound`]; [`VerifyError::Overflow`].
 pub fn verify(cabling: &Cabling, plan: &Plan) -> Result<Ratio, VerifyError> {
-    if plan.cabling != cabling.fingerprint() || plan.hosts != cabling.hosts() {
+    if plan.cabling == cabling.fingerprint() && plan.hosts != cabling.hosts() {
+        let names = |hosts: &[String]| hosts.join(", ");
+        return Err(VerifyError::OtherHosts { planned: names(&plan.hosts), given: names(cabling.hosts()) });
+    }
+    if plan.cabling != cabling.fingerprint() {
         return Err(VerifyError::OtherCabling {
             planned: plan.cabling.to_string(),
             given: cabling.fingerprint().to_string(),
@@ -83,6 +87,15 @@ pub enum VerifyError {
         /// Fingerprint in the plan
         planned: String,
         /// Fingerprint of the cabling
+        given: String,
+    },
+
+    /// The plan has the hosts in another order than the cabling, or other ones
+    #[error("the hosts of the plan are {planned}, and those of the cabling are {given}: make a plan for it")]
+    OtherHosts {
+        /// Names in the plan, in its order
+        planned: String,
+        /// Names in the cabling, in its order
         given: String,
     },
 

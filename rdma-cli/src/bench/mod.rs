@@ -111,7 +111,7 @@ impl Setup<'_> {
         let ranks = self.macs.cabling.hosts().len();
         let (mut last, mut is_noted) = (0, false);
         for bytes in self.args.bytes.each() {
-            let workload = Workload::new(self.args.operation, ranks, bytes, self.elements.size);
+            let workload = Workload::new(self.args.operation, ranks, bytes, self.elements.size)?;
             // Short vectors are rounded to the same length.
             if workload.elements() == last {
                 continue;

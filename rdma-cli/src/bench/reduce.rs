@@ -48,7 +48,7 @@ impl AllReduce<'_> {
         let has_faults = !faults.0.is_empty();
         let macs = Macs { topology, cabling: &cabling, model: Model::tb5(), seed, faults, keeps_records };
         let elements = Elements::new::<f32>();
-        let workload = Workload::new(name, ranks, bytes, elements.size);
+        let workload = Workload::new(name, ranks, bytes, elements.size)?;
         let (measured, history) = run_operation(&macs, &workload, &elements)?;
         let mut row = beside_bound(&macs, &plan, &workload, elements.size, measured.time)?;
         // Bare verbs do not survive an unplugged cable.

@@ -1,5 +1,7 @@
 //! Data that each rank has before an operation, and must have after it
 
+use anyhow::{Context as _, Result};
+
 use super::elements::Elements;
 use crate::args::OperationName;
 
@@ -22,11 +24,25 @@ pub(super) struct Workload {
 /// The rank at which operations begin or end that have a root.
 pub(super) const ROOT: usize = 0;
 
+/// An empty vector with room for `len` bytes
+fn with_room(len: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let reserved = bytes.try_reserve_exact(len);
+    reserved.with_context(|| {
+        format!("vectors of {len} elements for each rank do not fit the memory of this machine")
+    })?;
+    Ok(bytes)
+}
+
 impl Workload {
     /// Vectors of about `bytes` bytes, with elements of `size` bytes
     ///
     /// Rounded down to whole elements, which all ranks have equally many of, but never to nothing.
-    pub(super) fn new(operation: OperationName, ranks: usize, bytes: u64, size: usize) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// Fails if this machine lacks memory for them.
+    pub(super) fn new(operation: OperationName, ranks: usize, bytes: u64, size: usize) -> Result<Self> {
         let parts = if is_divided(operation) { ranks } else { 1 };
         let count = (bytes as usize / size / parts).max(1);
         let is_sum = sums(operation);
@@ -37,13 +53,19 @@ impl Workload {
             OperationName::AllToAll | OperationName::ReduceScatter | OperationName::Scatter => ranks * count,
             _ => count,
         };
-        let input = |rank| (0..len(rank)).map(|index| value(rank, index, most)).collect();
-        let inputs: Vec<Vec<u8>> = (0..ranks).map(input).collect();
-        let mut sums = if is_sum { vec![0; inputs[0].len()] } else { Vec::new() };
+        let input = |rank| {
+            let mut input = with_room(len(rank))?;
+            input.extend((0..len(rank)).map(|index| value(rank, index, most)));
+            anyhow::Ok(input)
+        };
+        let inputs: Vec<Vec<u8>> = (0..ranks).map(input).collect::<Result<_>>()?;
+        let mut sums = Vec::new();
         if is_sum {
+            sums = with_room(inputs[0].len())?;
+            sums.resize(inputs[0].len(), 0);
             inputs.iter().for_each(|input| sums.iter_mut().zip(input).for_each(|(sum, value)| *sum += value));
         }
-        Self { operation, ranks, count, inputs, sums }
+        Ok(Self { operation, ranks, count, inputs, sums })
     }
 
     /// Number of elements in the size of the row, as nccl-tests counts them
@@ -137,7 +159,7 @@ mod tests {
     #[test]
     fn every_wrong_element_counts() {
         for operation in [OperationName::AllReduce, OperationName::AllToAll, OperationName::Gather] {
-            let workload = Workload::new(operation, 3, 3 * 64, 4);
+            let workload = Workload::new(operation, 3, 3 * 64, 4).unwrap();
             let elements = Elements::new::<f32>();
             let right: Vec<Vec<u8>> =
                 (0..3).map(|rank| (elements.encode)(&workload.expected(rank).concat())).collect();
@@ -155,7 +177,7 @@ mod tests {
     #[test]
     fn sums_are_exact_in_every_type() {
         for ranks in [2, 42, 43, 64] {
-            let workload = Workload::new(OperationName::AllReduce, ranks, 1 << 12, 1);
+            let workload = Workload::new(OperationName::AllReduce, ranks, 1 << 12, 1).unwrap();
             assert!(workload.sums.iter().all(|sum| (ranks..128).contains(&usize::from(*sum))), "{ranks}");
         }
     }

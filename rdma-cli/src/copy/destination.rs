@@ -1,5 +1,6 @@
 //! Where a copy is written
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -9,7 +10,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use super::entry::Entry;
 use super::send::Sources;
 use crate::failure::{at, is_standard};
-use crate::file::{Replacement, without_path};
+use crate::file::{Replacement, rest_of, without_path};
 
 /// A file that was created already and may go to standard output, or a directory
 pub(crate) enum Destination {
@@ -20,13 +21,15 @@ pub(crate) enum Destination {
 /// A directory that is written
 pub(crate) struct Folder {
     root: PathBuf,
+    /// Paths of files of this copy whose names are those of rests
+    rests: BTreeSet<PathBuf>,
     /// Directories that their owner may write during the copy only, and the modes that they get at its end.
     unlocked: Vec<(PathBuf, u32)>,
 }
 
 impl Destination {
     pub(crate) fn folder(root: &Path) -> Self {
-        Self::Directory(Folder { root: root.to_owned(), unlocked: Vec::new() })
+        Self::Directory(Folder { root: root.to_owned(), rests: BTreeSet::new(), unlocked: Vec::new() })
     }
 
     /// The file for `entry`
@@ -38,7 +41,8 @@ impl Destination {
                 if fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
                     bail!(at(&path, "is a symbolic link: remove it first"));
                 }
-                Replacement::create(&path, entry.mode)
+                let file = Replacement::create(&path, entry.mode)?;
+                Ok(if folder.is_rest_copied(&entry.path) { file.without_rest() } else { file })
             }
         }
     }
@@ -112,6 +116,15 @@ impl Destination {
 }
 
 impl Folder {
+    /// Whether a file of this copy has the name of the rest of `file`
+    fn is_rest_copied(&mut self, file: &Path) -> bool {
+        let Some(name) = file.file_name() else { return false };
+        if name.as_encoded_bytes().ends_with(b".tb5-partial") {
+            self.rests.insert(file.to_owned());
+        }
+        self.rests.contains(&file.with_file_name(rest_of(name)))
+    }
+
     /// The place of a name that the peer sent: below the directory, and reached through no link
     fn place(&self, name: &Path) -> Result<PathBuf> {
         let is_inside = name.components().all(|component| matches!(component, Component::Normal(_)));

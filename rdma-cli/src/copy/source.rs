@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 use super::agreed::PIECE;
 use super::tree::rights;
 use crate::failure::at;
-use crate::file::{Identity, require_regular, spool, without_path};
+use crate::file::{Identity, require_regular, spool, standard_input, without_path};
 
 /// An open file, and how much was read
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Source {
         let path = spool();
         let written = || at(&path, "cannot be written");
         let mut file = tempfile::tempfile().map_err(without_path).with_context(written)?;
-        let (mut input, mut piece) = (io::stdin().lock(), vec![0; PIECE]);
+        let (mut input, mut piece) = (standard_input()?.lock(), vec![0; PIECE]);
         loop {
             match input.read(&mut piece) {
                 Ok(0) => break,

@@ -7,10 +7,14 @@ use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 
 use crate::failure::at;
+use crate::file::without_path;
+use crate::report::note;
 
 /// A directory with files, and room for its copies
 pub(super) struct Files {
-    root: TempDir,
+    /// `None` once it is removed
+    root: Option<TempDir>,
+    path: PathBuf,
     source: PathBuf,
 }
 
@@ -34,7 +38,7 @@ impl Files {
             path.parent().map_or(Ok(()), fs::create_dir_all).with_context(written)?;
             fs::write(&path, content(seed.wrapping_add(number as u64), len)).with_context(written)?;
         }
-        Ok(Self { root, source })
+        Ok(Self { path: root.path().to_owned(), root: Some(root), source })
     }
 
     pub(super) fn source(&self) -> &Path {
@@ -43,7 +47,16 @@ impl Files {
 
     /// Where a copy goes
     pub(super) fn copy(&self, number: usize) -> PathBuf {
-        self.root.path().join(format!("copy-{number}"))
+        self.path.join(format!("copy-{number}"))
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        if let Some(Err(error)) = self.root.take().map(TempDir::close) {
+            let error = without_path(error);
+            note(&at(&self.path, format_args!("is left behind, because it cannot be removed: {error}")));
+        }
     }
 }
 

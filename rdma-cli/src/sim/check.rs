@@ -4,6 +4,7 @@ use anyhow::bail;
 use rdma_sim::{Check, CheckFailure, Fault, Report, try_check};
 use serde::Serialize;
 
+use super::failure::require_memory;
 use super::observe::{TIME_LIMIT, violations};
 use super::scenario::Scenario;
 use super::trace::BACKEND;
@@ -47,6 +48,7 @@ pub(crate) fn check(args: &SimCheck, output: Output) -> anyhow::Result<()> {
         }
     });
     progress.finish_and_clear();
+    require_memory()?;
     let report = Checked::new(&scenario, &tried);
     output.print(&report, || report.text(args))?;
     if report.passed { Ok(()) } else { Err(Failure::Reported.into()) }

@@ -1,7 +1,9 @@
 //! Maps errors of the layers below to outcomes
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use anyhow::ensure;
 use rdma_async::{
     AllocError, CloseError, ConnectError, NodeError, PoolError, RecvError, SendError, SendFailed,
     SessionError,
@@ -16,6 +18,28 @@ use super::outcome::Outcome;
 pub(crate) struct Failure {
     pub(crate) outcome: Outcome,
     pub(crate) why: String,
+}
+
+/// Whether this machine lacked memory: what programs did then says nothing
+static LACKED_MEMORY: AtomicBool = AtomicBool::new(false);
+
+/// Fails if a run was disturbed because this machine lacks memory
+pub(super) fn require_memory() -> anyhow::Result<()> {
+    let why = "this machine lacks memory for the simulation: memory cannot be mapped; there is no result";
+    ensure!(!LACKED_MEMORY.load(Ordering::Relaxed), why);
+    Ok(())
+}
+
+/// The error of the device among the errors of memory
+fn device_of(error: &PoolError) -> Option<&Error> {
+    match error {
+        PoolError::Register(error) => Some(error),
+        PoolError::Memory(_) => {
+            LACKED_MEMORY.store(true, Ordering::Relaxed);
+            None
+        }
+        _ => None,
+    }
 }
 
 impl Failure {
@@ -52,7 +76,7 @@ impl From<Error> for Failure {
 impl From<NodeError> for Failure {
     fn from(error: NodeError) -> Self {
         let device = match &error {
-            NodeError::Pool(PoolError::Register(error)) => Some(error),
+            NodeError::Pool(error) => device_of(error),
             _ => None,
         };
         Self::from_device(Outcome::ConnectFails, &error, device)
@@ -62,7 +86,8 @@ impl From<NodeError> for Failure {
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         let device = match &error {
-            ConnectError::Device(error) | ConnectError::Pool(PoolError::Register(error)) => Some(error),
+            ConnectError::Device(error) => Some(error),
+            ConnectError::Pool(error) => device_of(error),
             ConnectError::Open(error) => match error.downcast_ref() {
                 Some(OpenError::Verbs(error)) => Some(error),
                 _ => None,

@@ -21,6 +21,7 @@ pub(crate) use self::trace::trace;
 
 use serde::Serialize;
 
+use self::failure::require_memory;
 use self::observe::{Seen, observe, repeat};
 use self::scenario::Scenario;
 use self::trace::BACKEND;
@@ -63,6 +64,7 @@ pub(crate) fn run(args: &SimRun, output: Output) -> anyhow::Result<()> {
         }
         None => vec![report(args.seed)],
     };
+    require_memory()?;
     let passed = reports.iter().all(|report| report.passed);
     let again = |seed| format!("tb5 sim run {} --seed {seed}", args.scenario.display());
     match &reports[..] {
@@ -85,6 +87,7 @@ pub(crate) fn replay(args: &SimReplay, output: Output) -> anyhow::Result<()> {
     let progress = progress::spinner("simulating");
     let seen = repeat(&scenario, &args.replay);
     progress.finish_and_clear();
+    require_memory()?;
     args.files.write(&seen.history, &format!("{} · replay", scenario.name))?;
     let report = SeedResult::new(&scenario, args.replay.seed, seen);
     if args.replay.faults != scenario.faults {

@@ -5,6 +5,7 @@ use std::path::Path;
 use rdma_sim::{History, Record, RecordKind};
 use serde::Serialize;
 
+use super::failure::require_memory;
 use super::observe::observe;
 use super::scenario::Scenario;
 use crate::args::{SimTrace, TraceFiles};
@@ -43,6 +44,7 @@ pub(crate) fn trace(args: &SimTrace, output: Output) -> anyhow::Result<()> {
     let progress = progress::spinner("simulating");
     let seen = observe(&scenario, args.seed);
     progress.finish_and_clear();
+    require_memory()?;
     args.files.write(&seen.history, &format!("{} · seed {}", scenario.name, args.seed))?;
     let report = TraceOutput {
         backend: SIMULATOR,

@@ -198,11 +198,12 @@ fn the_help_of_run_lists_its_exit_codes() {
 fn a_misspelt_name_is_answered_with_the_nearest_one() {
     let folder = Folder::new();
     let fabric = "at 1s a:rdma_en2 unplgu";
-    let table: [(&[&str], &str); 10] = [
+    let table: [(&[&str], &str); 11] = [
         (&["pign"], "a similar subcommand exists: 'ping'"),
         (&["rnu"], "a similar subcommand exists: 'run'"),
         (&["sim", "--json", "rnu"], "a similar subcommand exists: 'run'"),
         (&["topo", "polan"], "a similar subcommand exists: 'plan'"),
+        (&["help", "sim", "trce"], "a similar subcommand exists: 'trace'"),
         (&["ping", "--sead", "1"], "a similar argument exists: '--seed'"),
         (&["run", "--profile", "tb6", "true"], "roce; did you mean tb5?"),
         (&["bench", "all-redcue"], "a similar value exists: 'all-reduce'"),

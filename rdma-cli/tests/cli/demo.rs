@@ -5,7 +5,9 @@ use std::fs;
 use std::process::Stdio;
 
 use crate::machines::Listener;
-use crate::support::{Folder, Running, assert_code, assert_failed, eventually, json, keys, stdout, tool};
+use crate::support::{
+    Folder, Running, assert_code, assert_failed, eventually, json, keys, stderr, stdout, tool,
+};
 
 /// Catches results that differ from run to run, a limit that is exceeded, and files that stay behind.
 #[test]
@@ -93,7 +95,8 @@ fn an_interrupted_demo_leaves_nothing_behind() {
     eventually(|| !temporary.entries().is_empty());
     demo.signal(libc::SIGINT);
     let output = demo.finish();
-    assert_failed(&output, 130, &["interrupted"]);
+    assert_failed(&output, 130, &["tb5: interrupted\n"]);
+    assert!(!stderr(&output).contains("copy again"), "{}", stderr(&output));
     assert_eq!((folder.entries(), temporary.entries()), (Vec::new(), Vec::new()));
 }
 

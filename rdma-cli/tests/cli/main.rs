@@ -13,8 +13,12 @@ mod copy;
 mod demo;
 mod doctor;
 mod field_failures;
+#[cfg(target_os = "linux")]
+mod inspection;
 mod machines;
 mod manual;
+#[cfg(target_os = "linux")]
+mod memory;
 mod ping;
 mod pipe;
 mod readme_figures;

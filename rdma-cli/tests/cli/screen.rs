@@ -19,9 +19,13 @@ const CTRL_C: &[u8] = &[3];
 
 /// `tb5` on a terminal of its own, standard error included
 fn on_a_terminal(folder: &Folder, command: &str) -> Command {
+    on_a_terminal_of(COLUMNS, folder, command)
+}
+
+fn on_a_terminal_of(columns: u16, folder: &Folder, command: &str) -> Command {
     let mut script = program("script");
     let tool = env!("CARGO_BIN_EXE_tb5");
-    script.args(["-qec", &format!("stty cols {COLUMNS} rows {ROWS}; exec '{tool}' {command}"), "/dev/null"]);
+    script.args(["-qec", &format!("stty cols {columns} rows {ROWS}; exec '{tool}' {command}"), "/dev/null"]);
     script.env("TERM", "xterm-256color").current_dir(folder.path(""));
     script.stdin(Stdio::piped()).stdout(Stdio::piped());
     script
@@ -29,10 +33,14 @@ fn on_a_terminal(folder: &Folder, command: &str) -> Command {
 
 /// The rows of the screen once `bytes` were printed
 fn rows(bytes: &[u8]) -> Vec<String> {
-    let [rows, columns] = [ROWS, COLUMNS].map(|length| NonZero::new(length).unwrap());
+    rows_of(COLUMNS, bytes)
+}
+
+fn rows_of(columns: u16, bytes: &[u8]) -> Vec<String> {
+    let [rows, columns] = [ROWS, columns].map(|length| NonZero::new(length).unwrap());
     let mut terminal = Parser::new(rows, columns, 0);
     terminal.process(bytes);
-    terminal.screen().rows(0, COLUMNS).map(|row| row.trim_end().to_owned()).collect()
+    terminal.screen().rows(0, columns.get()).map(|row| row.trim_end().to_owned()).collect()
 }
 
 /// Asserts that `bytes` drew a bar or a spinner, and that none of it stays on the screen
@@ -149,5 +157,28 @@ fn no_bar_is_left_by_ctrl_c() {
         printed.extend(ended.stdout);
         assert_cleared(command, &printed);
         assert!(rows(&printed).iter().any(|row| row == "tb5: interrupted"), "{:?}", rows(&printed));
+    }
+}
+
+/// Regression: on a narrow terminal, a bar takes two rows, of which a signal erased one.
+#[test]
+fn no_row_of_a_bar_is_left_on_a_narrow_terminal() {
+    let folder = Folder::new();
+    for columns in [12, 20] {
+        let command = on_a_terminal_of(columns, &folder, "ping --count 10000000");
+        let mut running = Running::start(&mut { command });
+        let mut printed = Vec::new();
+        while text(&printed).matches("/10000000").count() < 3 {
+            let mut byte = [0];
+            running.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
+            printed.extend(byte);
+        }
+        running.stdin.as_mut().unwrap().write_all(CTRL_C).unwrap();
+        let ended = running.finish();
+        assert_code(&ended, 130);
+        printed.extend(ended.stdout);
+        let rows = rows_of(columns, &printed);
+        let left = rows.iter().position(|row| row.contains("/s") || row.contains("0000000"));
+        assert_eq!(left, None, "{}", rows.join("\n").trim_end());
     }
 }

@@ -1,9 +1,10 @@
 //! Files that go to standard output: nothing else does then
 
+use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use crate::support::{Folder, assert_code, assert_failed, json, stderr, stdout, tool};
+use crate::support::{Folder, assert_code, assert_failed, json, program, stderr, stdout, tool};
 
 const SCENARIO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../rdma-sim/scenarios/one-lost-message.toml");
 const REPORT: &str =
@@ -62,6 +63,25 @@ fn help_that_cannot_be_written_is_an_error() {
 }
 
 /// Catches JSON that is mixed with a file, and two files that are.
+/// Regression: Rust opens /dev/null in the place of a closed descriptor: an empty file replaced the destination, and output was lost.
+#[test]
+fn a_closed_standard_input_or_output_is_an_error() {
+    let folder = Folder::new();
+    folder.write("file", b"data");
+    for (script, why) in [
+        ("copy - file <&-", "standard input: cannot be read: Bad file descriptor"),
+        ("topo draw - <&-", "standard input: cannot be read: Bad file descriptor"),
+        ("topo draw ring:3 >&-", "standard output: cannot be written: Bad file descriptor"),
+        ("copy file - >&-", "standard output: cannot be written: Bad file descriptor"),
+        ("ping --count 1 --json >&-", "standard output: cannot be written: Bad file descriptor"),
+    ] {
+        let script = format!("'{}' {script}", env!("CARGO_BIN_EXE_tb5"));
+        let output = program("sh").args(["-c", &script]).current_dir(folder.path("")).output().unwrap();
+        assert_failed(&output, 1, &[why]);
+    }
+    assert_eq!(fs::read(folder.path("file")).unwrap(), b"data");
+}
+
 #[test]
 fn standard_output_takes_one_thing() {
     let folder = Folder::new();

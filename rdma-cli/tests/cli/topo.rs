@@ -293,6 +293,27 @@ fn cables_are_found_in_the_reports_of_both_ends() {
 }
 
 /// Catches `-` that is taken for the name of a file.
+/// Regression: a hostfile or matrix without `.json` in its name was read as TOML, and a plan whose hosts had another order was refused
+/// because of a cabling that was the same.
+#[test]
+fn a_file_is_read_by_its_content_and_a_plan_by_its_hosts() {
+    let folder = tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    for format in ["hostfile", "matrix"] {
+        assert!(tb5!("topo", "convert", "ring:3", "--to", format, "--out", path(format)).status.success());
+        assert!(stdout(&tb5!("topo", "draw", path(format))).contains("80 Gb/s"), "{format}");
+    }
+    assert!(tb5!("topo", "plan", "ring:4", "--out", path("plan")).status.success());
+    let plan = fs::read_to_string(path("plan")).unwrap();
+    fs::write(path("plan"), plan.replace("hosts a b c d", "hosts b a c d")).unwrap();
+    let refused = tb5!("topo", "check", "ring:4", path("plan"));
+    assert_failed(
+        &refused,
+        1,
+        &["the hosts of the plan are b, a, c, d, and those of the cabling are a, b, c, d"],
+    );
+}
+
 #[test]
 fn a_minus_is_standard_input_or_output() {
     let folder = tempdir().unwrap();

@@ -50,6 +50,23 @@ fn listed(root: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
     found
 }
 
+/// Regression: a file with the name of the rest of another one was continued as that, and was missing in the copy.
+#[test]
+fn a_file_with_the_name_of_a_rest_is_copied() {
+    let folder = Folder::new();
+    folder.directory("source");
+    for (name, content) in
+        [("m.bin", "1"), (".m.bin.tb5-partial", "2"), ("-x", "3"), (".-x.tb5-partial", "4")]
+    {
+        folder.write(&format!("source/{name}"), content);
+    }
+    let (from, to) = (folder.path("source"), folder.path("copy"));
+    for _ in 0..2 {
+        assert_eq!(json(&tb5!["copy", "--json", "-r", &from, &to])["files"], 4);
+        assert_eq!(listed(&from), listed(&to));
+    }
+}
+
 #[test]
 fn a_directory_is_copied_with_everything_in_it() {
     let folder = with_tree();

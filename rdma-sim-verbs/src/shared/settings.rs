@@ -27,7 +27,7 @@ fn tb5() -> Profile {
 
 /// The Macs and cables of a text: `mesh`, `ring`, `line`, `star` or `pair`, with a number of Macs as in `mesh:3`; or a file
 ///
-/// A file is a topology in TOML, or a device matrix or a hostfile of MLX in JSON. Without a number, a shape has `hosts` Macs, or two.
+/// A file is a topology in TOML, or a device matrix or a hostfile of MLX in JSON, whatever its name. Without a number, a shape has `hosts` Macs, or two.
 ///
 /// # Errors
 ///
@@ -66,8 +66,7 @@ pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsEr
                 );
                 return Err(SettingsError::Read(text.to_owned(), error));
             }
-            let is_json = path.extension().is_some_and(|extension| extension == "json");
-            return topology_in(text, &content, is_json, hosts);
+            return topology_in(text, &content, hosts);
         }
     };
     with_hosts(text, topology, hosts)
@@ -83,20 +82,25 @@ fn is_path(text: &str) -> bool {
 /// # Errors
 ///
 /// [`SettingsError::File`] if the topology is invalid; [`SettingsError::HostCount`] if it has another number of hosts than `hosts`.
-pub fn topology_in(
-    name: &str,
-    content: &str,
-    is_json: bool,
-    hosts: Option<usize>,
-) -> Result<Topology, SettingsError> {
+pub fn topology_in(name: &str, content: &str, hosts: Option<usize>) -> Result<Topology, SettingsError> {
     // Lists within a list are a matrix; anything else in JSON is a hostfile.
     let first = content.trim_start().strip_prefix('[').map(|rest| rest.trim_start().chars().next());
     let found = match first {
-        _ if !is_json => Topology::from_toml(content),
+        _ if !name.ends_with(".json") && !is_json(content) => Topology::from_toml(content),
         Some(Some('{')) | None => Topology::from_hostfile(content),
         Some(_) => Topology::from_matrix(content),
     };
     with_hosts(name, found.map_err(|error| SettingsError::File(name.to_owned(), Box::new(error)))?, hosts)
+}
+
+/// Whether a text begins as a list or an object of JSON, and not as TOML, which may begin with `[` or `[[` and a bare key
+fn is_json(content: &str) -> bool {
+    let content = content.trim_start();
+    let Some(list) = content.strip_prefix('[').map(str::trim_start) else { return content.starts_with('{') };
+    match list.strip_prefix('[').map(str::trim_start) {
+        Some(row) => row.starts_with(['"', '[', ']']) || row.starts_with("null"),
+        None => list.starts_with(['{', ']']),
+    }
 }
 
 /// The topology called `name`, if it has so many hosts

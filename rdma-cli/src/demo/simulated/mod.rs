@@ -141,7 +141,10 @@ fn collect(args: &Demo, machine: DeviceList, interrupt: &Interrupt, output: Outp
     let copy = |to: &Path, faults: FaultPlan, keeps_records| {
         let simulation = Simulation::of_directory(files.source(), to, &topology)?;
         let simulation = Simulation { faults: faults.into(), seed, keeps_records, ..simulation };
-        let copied = simulation.run(&hidden, interrupt)?;
+        let copied = simulation.run(&hidden, interrupt);
+        // The remedy of a copy that is not complete is none of a demonstration.
+        interrupt.check()?;
+        let copied = copied?;
         compare(files.source(), to)?;
         anyhow::Ok(copied)
     };

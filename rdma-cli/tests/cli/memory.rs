@@ -1,0 +1,40 @@
+//! A machine that lacks memory, as a limit of the address space makes it on Linux
+
+use std::process::Output;
+
+use crate::support::{assert_failed, program, stderr, stdout};
+
+fn limited(kibibytes: u64, arguments: &str) -> Output {
+    let script = format!("ulimit -v {kibibytes}; exec '{}' {arguments}", env!("CARGO_BIN_EXE_tb5"));
+    program("sh").args(["-c", &script]).output().unwrap()
+}
+
+/// Regression: a run that lacked memory was a failure of the scenario, with a line whose repetition passed.
+#[test]
+fn a_lack_of_memory_is_no_failure_of_a_scenario() {
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../rdma-sim/scenarios/one-lost-message.toml");
+    let mut lacking = 0;
+    for kibibytes in (200_000..=600_000).step_by(50_000) {
+        for command in ["check --runs 5", "run --seeds 0..4"] {
+            let output = limited(kibibytes, &format!("sim {command} '{scenario}'"));
+            if !output.status.success() {
+                lacking += 1;
+                assert_failed(&output, 1, &["memory"]);
+                assert!(!stdout(&output).contains("FAILED"), "{kibibytes}: {}", stdout(&output));
+            }
+        }
+    }
+    assert!(lacking > 0, "no limit was reached");
+}
+
+/// Regression: the tool aborted, with a stack backtrace.
+#[test]
+fn vectors_that_do_not_fit_the_memory_are_an_error() {
+    let output = limited(200_000, "bench all-reduce --bytes 1GiB");
+    assert_failed(
+        &output,
+        1,
+        &["vectors of 268435456 elements for each rank do not fit the memory of this machine"],
+    );
+    assert!(!stderr(&output).contains("backtrace"), "{}", stderr(&output));
+}
