@@ -8,7 +8,7 @@ use rdma_sim::topology::{Shape, Topology};
 use rdma_sim_verbs::shared::{MAX_TOPOLOGY, SettingsError, topology, topology_in};
 
 use crate::failure::{Failure, at, is_standard};
-use crate::file::read_named;
+use crate::input::read_named;
 
 /// A shape, a file, or standard input, which holds TOML or JSON
 pub(crate) fn read(text: &str, hosts: Option<usize>) -> Result<Topology> {

@@ -6,12 +6,10 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use tempfile::NamedTempFile;
 
-use crate::closed_streams;
 use crate::failure::{Failure, at, is_standard};
 use crate::report::{Output, keep_standard_output, note, print_all};
 use crate::signals::hold;
@@ -284,45 +282,6 @@ fn print_to_its_end(copy: &mut File) -> Result<()> {
         note("standard output was closed before the end of the copy");
     }
     Ok(())
-}
-
-/// The text of a file of at most `most` bytes, or of standard input if `path` is `-`; errors name the file
-pub(crate) fn read_named(path: &Path, most: u64) -> Result<String> {
-    if is_standard(path) {
-        return read_text(standard_input()?, most).with_context(|| at(path, "cannot be read"));
-    }
-    read_file(path, most)
-}
-
-/// The text of a file or pipe of at most `most` bytes; errors name the file
-pub(crate) fn read_file(path: &Path, most: u64) -> Result<String> {
-    let read = || {
-        let file = File::open(path)?;
-        ensure!(!file.metadata()?.is_dir(), "is a directory");
-        read_text(file, most)
-    };
-    read().with_context(|| at(path, "cannot be read"))
-}
-
-/// The text of at most `most` bytes: a longer one, such as that of /dev/zero, would take all memory
-fn read_text(from: impl io::Read, most: u64) -> Result<String> {
-    let mut text = Vec::new();
-    from.take(most + 1).read_to_end(&mut text)?;
-    ensure!(text.len() as u64 <= most, "is longer than {most} bytes");
-    String::from_utf8(text).map_err(|error| {
-        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        anyhow!("is not UTF-8 text: line {}", before.iter().filter(|byte| **byte == b'\n').count() + 1)
-    })
-}
-
-/// Standard input, which only one argument can name
-pub(crate) fn standard_input() -> Result<io::Stdin> {
-    static IS_TAKEN: AtomicBool = AtomicBool::new(false);
-    if IS_TAKEN.swap(true, Ordering::Relaxed) {
-        bail!(Failure::usage("standard input is read once: write `-` for one of the files"));
-    }
-    closed_streams::require_input().context("standard input: cannot be read")?;
-    Ok(io::stdin())
 }
 
 /// Fails if the file at `path` cannot be created, before there is something to write; `-` is standard output

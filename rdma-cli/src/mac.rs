@@ -9,7 +9,7 @@ use rdma_sim::profile::{Profile, ProfileError};
 use rdma_sim::{LineRate, Model, Net, OpenError, SimDevice, Topology};
 
 use crate::failure::{Failure, is_standard};
-use crate::file::read_named;
+use crate::input::read_named;
 
 /// Ports of each Mac, which are the most cables between them.
 pub(crate) const PORTS: u8 = 3;

@@ -18,6 +18,7 @@ mod failure;
 mod fault_text;
 mod file;
 mod html;
+mod input;
 mod mac;
 mod machines;
 mod manual;

@@ -19,6 +19,7 @@ use serde_json::{Map, Value};
 
 use crate::args::ProviderArgs;
 use crate::failure::{Failure, at, shown};
+use crate::input::read_named;
 use crate::report::Output;
 use crate::{file, progress, signals};
 
@@ -107,7 +108,7 @@ const PLATFORMS: [&str; 3] = ["linux", "macos", "other"];
 
 /// Reads a report, labelled with the path of its file
 pub(crate) fn read(path: &Path) -> Result<Host> {
-    let json = file::read_named(path, MAX_BYTES)?;
+    let json = read_named(path, MAX_BYTES)?;
     // The JSON error names line and column.
     let invalid = || at(path, "is not a host report");
     // Every key may be missing but this one: otherwise any other JSON would pass for a report.

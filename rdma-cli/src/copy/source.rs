@@ -11,7 +11,8 @@ use indicatif::ProgressBar;
 use super::agreed::PIECE;
 use super::tree::rights;
 use crate::failure::at;
-use crate::file::{Identity, require_regular, spool, standard_input, without_path};
+use crate::file::{Identity, require_regular, spool, without_path};
+use crate::input::standard_input;
 
 /// An open file, and how much was read
 #[derive(Debug)]

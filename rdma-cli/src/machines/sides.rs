@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::limits::{CHECK_INTERVAL, CLOSE_TIMEOUT, LONG_OUTAGE};
 use super::reset_code::reset_code;
 use crate::failure::at;
-use crate::file::read_file;
+use crate::input::read_file;
 use crate::report::note;
 use crate::signals::{Interrupt, Interrupted};
 

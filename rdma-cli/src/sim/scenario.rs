@@ -19,7 +19,7 @@ use super::port::Port;
 use super::rules::{self, RulesTable};
 use super::workload::{Exchange, Idle, Kind, Ping, Program, Stream, Verbs, Workload};
 use crate::failure::shown;
-use crate::file::read_named;
+use crate::input::read_named;
 use crate::report::plain;
 
 /// Faults, the programs that run under them, and the expected end

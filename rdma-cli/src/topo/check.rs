@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::cabling::{cabling, read};
 use crate::args::TopoCheck;
 use crate::failure::shown;
-use crate::file::read_named;
+use crate::input::read_named;
 use crate::report::Output;
 
 /// More than the longest plan has, in bytes.
