@@ -26,7 +26,7 @@ const STAGE: &str = "for the other side";
 /// # Errors
 ///
 /// [`CalibrateError::Device`] if the device cannot be used; [`CalibrateError::Version`] and [`CalibrateError::NotCalibrate`] if the
-/// other side is another program; [`CalibrateError::PeerGone`] if it vanishes.
+/// other side is another program, or says nothing; [`CalibrateError::PeerGone`] if it vanishes later.
 ///
 /// # Cancel safety
 ///

@@ -138,6 +138,6 @@ impl RemoteBw {
         });
         let text = table(std::iter::once(head).chain(rows));
         let (devices, repairs) = (self.carried.devices.join(", "), self.carried.describe());
-        format!("{text}\n{} in flight; carried by {devices}; {repairs}", self.in_flight)
+        format!("{text}\n{} in flight; paths at the end: {devices}; {repairs}", self.in_flight)
     }
 }
