@@ -203,7 +203,7 @@ fn tests_have_pages_of_their_own_in_a_directory() {
     for (path, test, page) in [
         (&new, "loss::is_seen", "loss.is_seen.html"),
         (&new, "loss::is_repaired", "loss.is_repaired.html"),
-        (&folder.path().to_owned(), "a test/of mine", "a-test-of-mine.html"),
+        (&folder.path().to_owned(), "a test/of mine", "a_test-of_mine.html"),
     ] {
         let check = Check::new().name(test).page(path);
         try_check(check, async |_: Net| Err::<(), _>("it fails")).unwrap_err();
