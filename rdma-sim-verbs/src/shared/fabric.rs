@@ -276,12 +276,22 @@ impl SharedFabric {
 
     /// The faults that were added so far, whether or not they have fired
     pub fn faults(&self) -> Vec<Fault> {
+        self.log_of_faults(false)
+    }
+
+    /// The faults that have waited for frames and have fired, in that order, each as it fires
+    pub fn fired(&self) -> Vec<Fault> {
+        self.log_of_faults(true)
+    }
+
+    /// The lines of the log that were added, or those by which faults fire
+    fn log_of_faults(&self, are_copies: bool) -> Vec<Fault> {
         let log = self.segment.faults_from(0);
-        let positions = log
+        let lines = log
             .split_inclusive('\n')
-            .scan(0, |end, line| Some((std::mem::replace(end, *end + line.len()), line)));
-        let added = positions.filter(|(position, _)| !self.segment.is_copy(*position));
-        added
+            .scan(0, |end, line| Some((std::mem::replace(end, *end + line.len()), line)))
+            .filter(|(position, _)| self.segment.is_copy(*position) == are_copies);
+        lines
             .filter_map(|(_, line)| line.trim_end().parse::<FaultPlan>().ok())
             .flat_map(|plan| plan.0)
             .collect()
