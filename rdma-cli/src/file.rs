@@ -157,7 +157,7 @@ impl Replacement {
         self.file.as_file_mut().write_all(bytes).with_context(|| at(&self.path, "cannot be written"))
     }
 
-    /// Leaves alone what has the name of its rest
+    /// Neither continues nor replaces the file that has the name of its rest
     pub(crate) fn without_rest(self) -> Self {
         Self { has_rest: false, ..self }
     }
@@ -254,12 +254,20 @@ impl Replacement {
     }
 }
 
+/// End of the names of rests
+const REST: &str = ".tb5-partial";
+
 /// Name of the rest of the file with this name
 pub(crate) fn rest_of(name: &OsStr) -> OsString {
     let mut rest = OsString::from(".");
     rest.push(name);
-    rest.push(".tb5-partial");
+    rest.push(REST);
     rest
+}
+
+/// Whether a file with this name could be the rest of another one
+pub(crate) fn is_rest(name: &OsStr) -> bool {
+    name.as_encoded_bytes().ends_with(REST.as_bytes())
 }
 
 /// The identity of a file: no write changes it, and a file that replaces it has another one

@@ -223,7 +223,7 @@ pub(crate) fn rate(rate: f64) -> String {
     format!("{:.2} GB/s", rate / 1e9)
 }
 
-/// Bytes per second in GB/s, without the unit: for a column whose head has it
+/// Bytes per second in GB/s, without the unit: for a column that has the unit in its head
 pub(crate) fn gigabytes(rate: f64) -> String {
     format!("{:.3}", rate / 1e9)
 }

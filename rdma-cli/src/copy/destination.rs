@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use super::entry::Entry;
 use super::send::Sources;
 use crate::failure::{at, is_standard};
-use crate::file::{Replacement, rest_of, without_path};
+use crate::file::{Replacement, is_rest, rest_of, without_path};
 
 /// A file that was created already and may go to standard output, or a directory
 pub(crate) enum Destination {
@@ -21,7 +21,7 @@ pub(crate) enum Destination {
 /// A directory that is written
 pub(crate) struct Folder {
     root: PathBuf,
-    /// Paths of files of this copy whose names are those of rests
+    /// Paths of the files of this copy that are named like the rest of another file
     rests: BTreeSet<PathBuf>,
     /// Directories that their owner may write during the copy only, and the modes that they get at its end.
     unlocked: Vec<(PathBuf, u32)>,
@@ -119,7 +119,7 @@ impl Folder {
     /// Whether a file of this copy has the name of the rest of `file`
     fn is_rest_copied(&mut self, file: &Path) -> bool {
         let Some(name) = file.file_name() else { return false };
-        if name.as_encoded_bytes().ends_with(b".tb5-partial") {
+        if is_rest(name) {
             self.rests.insert(file.to_owned());
         }
         self.rests.contains(&file.with_file_name(rest_of(name)))

@@ -7,6 +7,7 @@ use rdma_sim::fault::Target;
 use rdma_sim::{Fault, FaultKind, FaultPlan, Net, Trigger};
 
 use crate::failure::Failure;
+use crate::run::has_fired;
 use crate::{fault_text, mac};
 
 /// Faults of the ports at both ends of the cables
@@ -28,7 +29,7 @@ impl Faults {
         self.0.clone()
     }
 
-    /// When none of those that fire at a time changes anything any more
+    /// Time after which no fault that fires at a set time changes anything
     pub(crate) fn end(&self) -> Time {
         let end = |fault: &Fault| match fault.trigger {
             Trigger::At(time) => time + outage(fault),
@@ -37,7 +38,7 @@ impl Faults {
         self.0.0.iter().map(end).max().unwrap_or(Time::ZERO)
     }
 
-    /// The longest outage that may begin at any time
+    /// Longest outage of the faults that wait for frames: it may begin at any time
     pub(crate) fn longest_outage(&self) -> Duration {
         let waits_for_frames = |fault: &&Fault| matches!(fault.trigger, Trigger::AfterFrames(_));
         self.0.0.iter().filter(waits_for_frames).map(outage).max().unwrap_or_default()
@@ -46,7 +47,14 @@ impl Faults {
     /// The faults, and which of them have not fired by now, at the end of the copy
     pub(crate) fn describe(&self, net: &Net) -> String {
         let text = |fault: &Fault| {
-            let missing = if has_fired(fault, net) { "" } else { " (did not fire during the copy)" };
+            let sent = || match &fault.target {
+                Target::Port { host, device } => {
+                    net.cable_stats(host, device).map_or(0, |[sent, _]| sent.frames)
+                }
+                _ => 0,
+            };
+            let fired = has_fired(fault, net.now(), sent);
+            let missing = if fired { "" } else { " (did not fire during the copy)" };
             format!("{fault}{missing}")
         };
         self.0.0.iter().map(text).collect::<Vec<_>>().join("; ")
@@ -64,16 +72,6 @@ fn outage(fault: &Fault) -> Duration {
     match fault.kind {
         FaultKind::Flap { down } => down,
         _ => Duration::ZERO,
-    }
-}
-
-fn has_fired(fault: &Fault, net: &Net) -> bool {
-    match (&fault.trigger, &fault.target) {
-        (Trigger::At(time), _) => *time <= net.now(),
-        (Trigger::AfterFrames(frames), Target::Port { host, device }) => {
-            net.cable_stats(host, device).is_some_and(|[sent, _]| sent.frames >= (*frames).max(1))
-        }
-        _ => false,
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
 mod tests {
     use super::*;
 
-    /// Regression: a listener whose port belonged to another program for IPv6 listened for IPv4 alone, and peers reached the other one.
+    /// Regression: if another program had the port for IPv6, the tool listened for IPv4 alone, and peers reached the other program.
     #[tokio::test]
     async fn a_port_that_is_taken_for_ipv6_is_refused() {
         let other = || {

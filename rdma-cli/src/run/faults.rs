@@ -9,15 +9,19 @@ use super::host::Host;
 /// The faults of a fabric, each with whether it has fired
 pub(crate) fn of(fabric: &SharedFabric) -> Vec<(Fault, bool)> {
     let now = Time::from_nanos(fabric.now_ns());
-    let has_fired = |fault: &Fault| match fault.trigger {
-        Trigger::At(time) => time <= now,
-        Trigger::AfterFrames(frames) => {
-            let sent = fabric.port_of(&fault.target).map_or(0, |port| fabric.sent()[port].frames);
-            sent >= frames.max(1)
-        }
-        _ => false,
+    let is_fired = |fault: &Fault| {
+        has_fired(fault, now, || fabric.port_of(&fault.target).map_or(0, |port| fabric.sent()[port].frames))
     };
-    fabric.faults().into_iter().map(|fault| (fault.clone(), has_fired(&fault))).collect()
+    fabric.faults().into_iter().map(|fault| (fault.clone(), is_fired(&fault))).collect()
+}
+
+/// Whether a fault has fired by `now`, if the port that it may wait for has sent as many frames as `sent` returns
+pub(crate) fn has_fired(fault: &Fault, now: Time, sent: impl FnOnce() -> u64) -> bool {
+    match fault.trigger {
+        Trigger::At(time) => time <= now,
+        Trigger::AfterFrames(frames) => sent() >= frames.max(1),
+        _ => false,
+    }
 }
 
 /// The fault that killed the program of a host, if there is one

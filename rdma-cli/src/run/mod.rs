@@ -30,6 +30,7 @@ use rdma_sim_verbs::shared::{FabricError, Settings, SharedFabric};
 
 use self::cause::Cause;
 use self::environment::Environment;
+pub(crate) use self::faults::has_fired;
 use self::host::{Host, not_started};
 #[cfg(not(target_os = "linux"))]
 use self::no_net as net;

@@ -9,7 +9,7 @@ fn limited(kibibytes: u64, arguments: &str) -> Output {
     program("sh").args(["-c", &script]).output().unwrap()
 }
 
-/// Regression: a run that lacked memory was a failure of the scenario, with a line whose repetition passed.
+/// Regression: `sim check` reported a run that lacked memory as a failure of the scenario, with a replay line that passed.
 #[test]
 fn a_lack_of_memory_is_no_failure_of_a_scenario() {
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../rdma-sim/scenarios/one-lost-message.toml");

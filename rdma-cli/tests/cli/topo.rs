@@ -293,8 +293,8 @@ fn cables_are_found_in_the_reports_of_both_ends() {
 }
 
 /// Catches `-` that is taken for the name of a file.
-/// Regression: a hostfile or matrix without `.json` in its name was read as TOML, and a plan whose hosts had another order was refused
-/// because of a cabling that was the same.
+/// Regression: the tool read a hostfile or matrix without `.json` in its name as TOML, and the error for a plan with reordered hosts
+/// named two equal cablings.
 #[test]
 fn a_file_is_read_by_its_content_and_a_plan_by_its_hosts() {
     let folder = tempdir().unwrap();

@@ -142,7 +142,7 @@ fn collect(args: &Demo, machine: DeviceList, interrupt: &Interrupt, output: Outp
         let simulation = Simulation::of_directory(files.source(), to, &topology)?;
         let simulation = Simulation { faults: faults.into(), seed, keeps_records, ..simulation };
         let copied = simulation.run(&hidden, interrupt);
-        // The remedy of a copy that is not complete is none of a demonstration.
+        // An interrupted copy says to copy again, which nobody can do with the copy of a demonstration.
         interrupt.check()?;
         let copied = copied?;
         compare(files.source(), to)?;

@@ -48,7 +48,7 @@ fn a_server_answers_while_it_compares_files() {
     assert_code(&server.running.finish(), 0);
 }
 
-/// Catches a server that waits for the disk without a look at its other peers: a library is loaded, whose sync ends when a file exists.
+/// Catches a server that answers no other peer while it waits for the disk. The test loads a library that syncs once a file exists.
 #[test]
 fn a_server_answers_while_it_syncs_a_file() {
     const SLOW_SYNC: &str = r#"

@@ -23,7 +23,7 @@ fn the_exit_code_is_that_of_the_first_failure() {
     }
 }
 
-/// Regression: hosts whose programs were never started were missing.
+/// Regression: the report left out hosts if their programs were never started.
 #[test]
 fn a_host_whose_program_was_not_started_is_reported() {
     let words = [

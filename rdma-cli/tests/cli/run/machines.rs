@@ -30,7 +30,7 @@ fn a_file_is_copied_over_every_kind_of_thunderbolt_device() {
     }
 }
 
-/// A copy of 20 MB over RDMA alone into `inbox`, whose cable has a fault after 8 MB
+/// A copy of 20 MB over RDMA alone into `inbox`; its cable has a fault after 8 MB
 fn disturbed_copy(folder: &Folder, fault: &str) -> Run {
     let (file, inbox) = (folder.write("file", vec![7; 20 << 20]), folder.directory("inbox"));
     let [file, into] = [&file, &inbox].map(|path| path.to_str().unwrap());
