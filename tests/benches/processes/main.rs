@@ -1,6 +1,7 @@
 //! What messages between two processes cost over a fabric in shared memory, beside TCP over loopback and a plain copy
 //!
-//! Unpaced, the ratios are what counts; paced, the bandwidth has to be that of the modelled cable.
+//! Unpaced, the ratios are what counts; paced, the bandwidth has to be that of the modelled cable. On Linux, one copy by the
+//! kernel, straight into the memory of the other process, is measured beside the two copies of the fabric.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -101,16 +102,24 @@ fn memcpy() -> f64 {
     (PIECES * MIB) as f64 / start.elapsed().as_nanos() as f64
 }
 
+#[cfg(target_os = "linux")]
+mod one_copy;
+
 #[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 fn main() -> std::io::Result<()> {
     let arguments: Vec<String> = std::env::args().collect();
-    if let [_, flag, port] = &arguments[..]
-        && flag == "--tcp-peer"
-    {
-        return tcp_peer(port.parse().expect("a port"));
+    match &arguments[1..] {
+        [flag, port] if flag == "--tcp-peer" => return tcp_peer(port.parse().expect("a port")),
+        #[cfg(target_os = "linux")]
+        [flag] if flag == one_copy::PEER => return one_copy::peer(),
+        _ => {}
     }
     let mut pair = Pair::new(&Settings::new(Topology::pair()));
     let (mut pings, mut bandwidths) = (Vec::new(), Vec::new());
+    #[cfg(target_os = "linux")]
+    let mut one_copy = one_copy::OneCopy::new()?;
+    #[cfg(target_os = "linux")]
+    let mut beside_one_copy = Vec::new();
     pair.round_trip_ns(1_000);
     pair.bytes_per_ns(100);
     for _ in 0..7 {
@@ -122,11 +131,19 @@ fn main() -> std::io::Result<()> {
             ping / 1e3,
             tcp_ping / 1e3
         );
+        #[cfg(target_os = "linux")]
+        {
+            let once = one_copy.bytes_per_ns(PIECES)?;
+            println!("  1 MiB copied once by the kernel: {once:.2} GB/s");
+            beside_one_copy.push(bandwidth / once);
+        }
         pings.push(ping / tcp_ping);
         bandwidths.push(bandwidth / (1.5 * tcp_bandwidth).min(copy / 2.0));
     }
     println!("64 B round trip: {:.3} of TCP's (at most 0.333)", median(pings));
     println!("1 MiB: {:.2} of the lesser of 1.5 times TCP and half a copy (at least 1)", median(bandwidths));
+    #[cfg(target_os = "linux")]
+    println!("1 MiB: {:.2} of one copy by the kernel", median(beside_one_copy));
     drop(pair);
 
     let mut paced = Pair::new(&Settings::new(Topology::pair()).paced(true));
