@@ -35,7 +35,11 @@ impl<'a> Control<'a> {
     ) -> Result<Self, CalibrateError> {
         let mut control = Self { stream: BufReader::new(stream) };
         control.send(&Hello { tb5_calibrate: VERSION }).await?;
-        let line = control.line(runtime, PATIENCE).await?;
+        let line = control.line(runtime, PATIENCE).await.map_err(|error| match error {
+            // Another program: a port scanner says nothing, and what expects other words ends the connection.
+            CalibrateError::PeerGone | CalibrateError::PeerSilent(_) => CalibrateError::NotCalibrate,
+            error => error,
+        })?;
         match serde_json::from_slice(&line) {
             Ok(Hello { tb5_calibrate: VERSION }) => Ok(control),
             Ok(Hello { tb5_calibrate }) => Err(CalibrateError::Version(tb5_calibrate)),

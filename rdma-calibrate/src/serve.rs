@@ -62,12 +62,7 @@ async fn serve_over(
     calls: &Arc<Calls>,
 ) -> Result<(), CalibrateError> {
     let runtime = machine.runtime();
-    let handshake = Control::handshake(stream, &*runtime).await;
-    let mut control = handshake.map_err(|error| match error {
-        // A port scanner connects and says nothing.
-        CalibrateError::PeerGone | CalibrateError::PeerSilent(_) => CalibrateError::NotCalibrate,
-        error => error,
-    })?;
+    let mut control = Control::handshake(stream, &*runtime).await?;
     let opened = open(machine, calls);
     let mut answers = match opened {
         Ok(device) => Answers { device, calls, station: None, resting: VecDeque::new() },

@@ -27,6 +27,8 @@ pub(crate) struct Engine {
     pub(crate) devices: Vec<Listed>,
     /// The topology in which faults have their targets.
     pub(crate) topology: Topology,
+    /// The name of the profile, for [`rdma_sim_profile`](crate::exports)
+    pub(crate) profile: String,
     pub(crate) is_roce: bool,
     /// The link layer that ports report.
     pub(crate) link_layer: u8,
@@ -163,6 +165,7 @@ impl Engine {
             clock,
             devices,
             topology,
+            profile: settings.profile_name(),
             is_roce,
             link_layer,
             has_events,

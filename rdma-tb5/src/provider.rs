@@ -137,6 +137,7 @@ provider! {
     required ibv_destroy_qp: fn(*mut Qp) -> c_int;
     optional ibv_query_device: fn(*mut Context, *mut DeviceAttr) -> c_int;
     optional ibv_query_qp: fn(*mut Qp, *mut QpAttr, c_int, *mut QpInitAttr) -> c_int;
+    optional rdma_sim_profile: fn(*mut c_char, usize) -> usize;
 }
 
 impl Provider {
@@ -213,6 +214,17 @@ impl Provider {
     /// The path it was loaded from, or the name that was given for it
     pub fn path(&self) -> PathBuf {
         PathBuf::from(&self.path)
+    }
+
+    /// The profile that its devices follow, such as `tb5`, if it is the simulated provider of this project; `None` for all others
+    ///
+    /// A profile file appears as `tb5 with changes`, by the name of its base.
+    pub fn simulated_profile(&self) -> Option<String> {
+        let profile = self.rdma_sim_profile?;
+        let mut text = [0_u8; 64];
+        // SAFETY: the function writes at most so many bytes there, and returns how many it has.
+        let len = unsafe { profile(text.as_mut_ptr().cast(), text.len()) };
+        Some(String::from_utf8_lossy(&text[..len.min(text.len())]).into_owned())
     }
 
     pub(crate) fn wrong_abi(&self, why: &'static str) -> LoadError {

@@ -74,7 +74,8 @@ pub(super) fn ask(args: &Arguments, host: &Host, output: Output) -> Result<()> {
     let (provider, name) = device(args.device.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let options = Options::default().with(args.idle_death, args.error_state);
-    let findings = runtime()?.block_on(async {
+    let simulated = provider.simulated_profile();
+    let mut findings = runtime()?.block_on(async {
         let connecting = connect(host, args.port(), "tb5 calibrate --listen");
         let stream = unless_interrupted(&interrupt, connecting).await?;
         stream.set_nodelay(true)?;
@@ -88,6 +89,7 @@ pub(super) fn ask(args: &Arguments, host: &Host, output: Output) -> Result<()> {
         progress.finish_and_clear();
         findings
     })?;
+    findings.simulated = simulated;
     files.write(&findings, "rdma", output)
 }
 
@@ -153,9 +155,12 @@ async fn watched<T>(
     done.map_err(in_order)
 }
 
-/// The error, which says of an interrupt that nothing is left behind
+/// The error; notes after an interrupt that nothing is left behind
 fn in_order(error: anyhow::Error) -> anyhow::Error {
-    if error.is::<Interrupted>() { error.context("all objects are destroyed") } else { error }
+    if error.is::<Interrupted>() {
+        note("all objects of the device are destroyed");
+    }
+    error
 }
 
 /// The device called `name`, or the only one whose port is active

@@ -17,9 +17,11 @@ struct Outcome {
     backend: &'static str,
     role: &'static str,
     device: String,
-    /// `None` if the devices are real
+    /// `None` for a real device
+    simulated_profile: Option<String>,
+    /// `None` if the other Mac is another process
     virtual_seconds: Option<f64>,
-    /// `None` if they are simulated
+    /// `None` if both Macs are in this process
     wall_seconds: Option<f64>,
     profile_file: String,
     /// `None` if the profile went to standard output.
@@ -99,6 +101,7 @@ fn print(
         backend,
         role: "client",
         device: findings.device.clone(),
+        simulated_profile: findings.simulated.clone(),
         virtual_seconds: is_simulated.then_some(seconds),
         wall_seconds: (!is_simulated).then_some(seconds),
         profile_file: profile_file.display().to_string(),
@@ -111,8 +114,15 @@ fn print(
         [] => "none".to_owned(),
         some => some.join(", "),
     };
+    let device = plain(&outcome.device);
     let rows = [
-        ("device", plain(&outcome.device)),
+        (
+            "device",
+            findings
+                .simulated
+                .as_ref()
+                .map_or_else(|| device.clone(), |of| format!("{device}, simulated ({of})")),
+        ),
         ("took", format!("{seconds:.1} s")),
         ("measured", format!("{} fields", count("measured"))),
         ("undecided", format!("{} fields, each with its reason in the page", count("undecided"))),

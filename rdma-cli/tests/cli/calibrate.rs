@@ -53,6 +53,7 @@ fn the_file_of_a_secret_device_predicts_other_programs_within_5_percent() {
         "page_file",
         "profile_file",
         "role",
+        "simulated_profile",
         "virtual_seconds",
         "wall_seconds",
     ];

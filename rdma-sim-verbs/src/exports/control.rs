@@ -62,6 +62,25 @@ pub unsafe extern "C" fn rdma_sim_inject(plan: *const c_char) -> c_int {
     })
 }
 
+/// Writes the name of the profile that the devices follow, such as `tb5`, or `tb5 with changes`, and returns its length
+///
+/// At most `len` bytes are written, without a zero at the end. For programs that measure: their figures are not those of a Mac.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_sim_profile(text: *mut c_char, len: usize) -> usize {
+    guarded(
+        |_| 0,
+        || {
+            let engine = Engine::get()?;
+            let name = engine.profile.as_bytes();
+            if !text.is_null() {
+                // SAFETY: the caller's memory has `len` bytes.
+                unsafe { text.cast::<u8>().copy_from_nonoverlapping(name.as_ptr(), name.len().min(len)) };
+            }
+            Ok(name.len())
+        },
+    )
+}
+
 /// The number of queue pairs, completion queues, memory regions and protection domains
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_sim_objects() -> usize {

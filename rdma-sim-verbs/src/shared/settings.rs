@@ -27,7 +27,7 @@ fn tb5() -> Profile {
 
 /// The Macs and cables of a text: `mesh`, `ring`, `line`, `star` or `pair`, with a number of Macs as in `mesh:3`; or a file
 ///
-/// A file is a topology in TOML, or a device matrix or a hostfile of MLX in JSON, whatever its name. Without a number, a shape has `hosts` Macs, or two.
+/// A file is a topology in TOML, or a device matrix or a hostfile of MLX in JSON, whatever its name. Without a number, a shape has `hosts` Macs, or as few as it can.
 ///
 /// # Errors
 ///
@@ -41,7 +41,7 @@ pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsEr
     };
     let topology = match name.parse::<Shape>() {
         Ok(shape) => {
-            let count = count.or(hosts).unwrap_or(2);
+            let count = count.or(hosts).unwrap_or_else(|| shape.min_hosts());
             let ports = shape.default_ports(count, 1);
             if ports > MacModel::MAX_PORTS {
                 return Err(SettingsError::TooManyHosts { shape, hosts: count });
@@ -262,6 +262,16 @@ impl Settings {
     /// Whether cables are as fast as modelled, rather than as fast as the machine allows
     pub fn is_paced(&self) -> bool {
         self.is_paced
+    }
+
+    /// The name of the profile, or of the one that it changes
+    pub(crate) fn profile_name(&self) -> String {
+        let base = self.profile.base();
+        if self.profile.differences().next().is_some() {
+            format!("{base} with changes")
+        } else {
+            base.to_owned()
+        }
     }
 
     pub(crate) fn is_roce(&self) -> bool {

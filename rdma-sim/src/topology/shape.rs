@@ -39,6 +39,14 @@ impl Shape {
         }
     }
 
+    /// The smallest number of Macs of the shape
+    pub fn min_hosts(self) -> usize {
+        match self {
+            Self::Line | Self::Mesh | Self::Pair | Self::Star => 2,
+            Self::Ring => 3,
+        }
+    }
+
     /// How many ports each Mac has if nothing else is said: as many as the shape needs, with so many cables between those that it joins,
     /// and no fewer than Macs have
     pub fn default_ports(self, hosts: usize, cables: usize) -> usize {

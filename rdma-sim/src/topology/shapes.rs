@@ -88,12 +88,7 @@ impl Topology {
         cables: usize,
         rate: LineRate,
     ) -> Result<Self, TopologyError> {
-        let is_possible = match shape {
-            Shape::Line | Shape::Mesh | Shape::Star => hosts >= 2,
-            Shape::Pair => hosts == 2,
-            Shape::Ring => hosts >= 3,
-        };
-        if !is_possible {
+        if hosts < shape.min_hosts() || (shape == Shape::Pair && hosts != 2) {
             return Err(TopologyError::ShapeHosts { shape, hosts });
         }
         // A text may ask for any number: the edges of a shape that is too large are not built.

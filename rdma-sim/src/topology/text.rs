@@ -11,7 +11,7 @@ use crate::LineRate;
 ///
 /// For formats that contain one; [`Topology::from_toml`] reads a file of its own.
 #[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table: its own with a shape, or lists of hosts and cables")]
 pub struct TopologyTable {
     shape: Option<Spanned<String>>,
     hosts: Option<Spanned<Count>>,

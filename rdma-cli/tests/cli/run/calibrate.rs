@@ -42,6 +42,9 @@ fn two_hosts_of_a_fabric_calibrate_each_other() {
             with_port(&["--profile", secret.to_str().unwrap()], &calibrating(found.to_str().unwrap()))
                 .output();
         assert_code(&output, 0);
+        // Catches the figures of a simulated device that look like those of a Mac.
+        let text = stdout(&output);
+        assert!(text.contains(", simulated ("), "{text}");
         let (truth, found) = (Profile::load(&secret).unwrap(), Profile::load(&found).unwrap());
         for field in Profile::fields().filter(|field| field.starts_with("rules.")) {
             let is_measured = found.decided(field) == Some(Decided::Measured);
