@@ -32,6 +32,11 @@ impl Destination {
         Self::Directory(Folder { root: root.to_owned(), rests: BTreeSet::new(), unlocked: Vec::new() })
     }
 
+    /// Whether one file is copied, and nothing else
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self, Self::File(_))
+    }
+
     /// The file for `entry`
     pub(crate) fn file(&mut self, entry: &Entry) -> Result<Replacement> {
         match self {

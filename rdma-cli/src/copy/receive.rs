@@ -1,6 +1,6 @@
 //! The side that writes
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::Read as _;
 
@@ -33,14 +33,23 @@ pub(crate) struct Received {
     pub(crate) discarded: u64,
 }
 
+/// What is there of a copy when it is stopped
+#[derive(Default)]
+pub(super) struct Arrived {
+    /// The file that is being written
+    pub(super) incomplete: RefCell<Option<Replacement>>,
+    /// Whether everything is in its place, and verified
+    pub(super) is_whole: Cell<bool>,
+}
+
 pub(super) struct Receiver<'a, D: Device> {
     session: &'a Session<D>,
     /// Outside, so that a file in a directory can be kept before the directory gets its mode.
     destination: &'a mut Destination,
     progress: &'a ProgressBar,
     interrupt: &'a Interrupt,
-    /// The file that is being written: outside, so that it can be kept when the copy is stopped.
-    incomplete: &'a RefCell<Option<Replacement>>,
+    /// Outside, so that it can be kept when the copy is stopped.
+    arrived: &'a Arrived,
     digest: Digest,
     received: Received,
 }
@@ -59,7 +68,7 @@ impl<'a, D: Device> Receiver<'a, D> {
         destination: &'a mut Destination,
         progress: &'a ProgressBar,
         interrupt: &'a Interrupt,
-        incomplete: &'a RefCell<Option<Replacement>>,
+        arrived: &'a Arrived,
     ) -> Self {
         let digest = Digest::default();
         let received = Received {
@@ -71,7 +80,7 @@ impl<'a, D: Device> Receiver<'a, D> {
             resumed: 0,
             discarded: 0,
         };
-        Self { session, destination, progress, interrupt, incomplete, digest, received }
+        Self { session, destination, progress, interrupt, arrived, digest, received }
     }
 
     /// Writes everything, and confirms its hash
@@ -98,6 +107,7 @@ impl<'a, D: Device> Receiver<'a, D> {
             }
         }
         self.destination.finish()?;
+        self.arrived.is_whole.set(true);
         self.received.hash = self.digest.hash();
         let again = retransmitted_bytes(&self.session.snapshot().paths);
         self.session.send_bytes(&[&self.received.hash.as_bytes()[..], &again.to_le_bytes()].concat()).await?;
@@ -106,7 +116,7 @@ impl<'a, D: Device> Receiver<'a, D> {
 
     async fn receive_file(&mut self, entry: &Entry, len: u64) -> Result<()> {
         let file = self.destination.file(entry)?;
-        self.incomplete.replace(Some(file));
+        self.arrived.incomplete.replace(Some(file));
         progress::begin_check(self.progress, len);
         let Present { len: present, mut hasher, is_destination } = self.present(entry).await?;
         let mut answer = present.to_le_bytes().to_vec();
@@ -137,12 +147,13 @@ impl<'a, D: Device> Receiver<'a, D> {
         let hash = hasher.finalize();
         ensure!(*next(self.session).await? == *hash.as_bytes(), DIFFERS);
         if is_destination && start == len {
-            self.incomplete.take();
+            self.arrived.incomplete.take();
         } else {
             self.sync().await?;
             self.interrupt.check()?;
-            self.incomplete.take().map_or_else(|| bail!(DIFFERS), Replacement::finish)?;
+            self.arrived.incomplete.take().map_or_else(|| bail!(DIFFERS), Replacement::finish)?;
         }
+        self.arrived.is_whole.set(self.destination.is_file());
         self.digest.file(&hash);
         self.received.bytes += len;
         self.received.files += 1;
@@ -159,7 +170,7 @@ impl<'a, D: Device> Receiver<'a, D> {
 
     /// Does something with the file that is being written
     fn write<T>(&self, write: impl FnOnce(&mut Replacement) -> Result<T>) -> Result<T> {
-        self.incomplete.borrow_mut().as_mut().map_or_else(|| bail!(DIFFERS), write)
+        self.arrived.incomplete.borrow_mut().as_mut().map_or_else(|| bail!(DIFFERS), write)
     }
 
     /// Hashes what is there of a file: the rest of a copy that was interrupted, else a file of the same length in its place
@@ -189,6 +200,53 @@ impl<'a, D: Device> Receiver<'a, D> {
                 0 => return Ok(hasher),
                 len => hasher.update(&piece[..len]),
             };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use futures::future::join;
+    use rdma_async::NodeOptions;
+    use rdma_sim::Sim;
+
+    use super::*;
+    use crate::mac;
+
+    /// Catches a receiver that calls a copy incomplete which has replaced the file already, because the sender has gone meanwhile.
+    #[test]
+    fn a_file_in_its_place_is_whole_also_without_the_end() {
+        for sends_hash in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("file");
+            let arrived = Arrived::default();
+            let sim = Sim::new().topology(mac::topology(1));
+            let (received, interrupt) = (&arrived, Interrupt::listen().unwrap());
+            let place = path.clone();
+            let error = sim.run(async move |net| {
+                let [a, b] = mac::connect(&net, &NodeOptions::new(), 1).await.unwrap();
+                let entry = Entry { path: "".into(), mode: 0o644, kind: Kind::File(3) };
+                let mut destination = Destination::File(Some(Replacement::create(&place, 0o644).unwrap()));
+                let bar = ProgressBar::hidden();
+                let receiver = Receiver::new(&b, &mut destination, &bar, &interrupt, received);
+                let sender = async {
+                    a.send_bytes(&entry.to_bytes()).await.unwrap();
+                    drop(a.recv().await.unwrap());
+                    a.send_bytes(&0_u64.to_le_bytes()).await.unwrap();
+                    a.send_bytes(b"new").await.unwrap();
+                    if sends_hash {
+                        a.send_bytes(blake3::hash(b"new").as_bytes()).await.unwrap();
+                        drop(a.recv().await.unwrap());
+                    }
+                    a.close().await.unwrap();
+                };
+                join(receiver.receive(), sender).await.0.map(drop).unwrap_err()
+            });
+            assert!(error.value.to_string().contains("closed the session"), "{:#}", error.value);
+            assert_eq!(arrived.is_whole.get(), sends_hash);
+            assert_eq!(fs::read(&path).ok().as_deref(), sends_hash.then_some(&b"new"[..]));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A copy over the cables, from its start to its end
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use rdma_sim::Net;
 use super::agreed::{DIFFERS, PIECE, PIECES, Stalled};
 use super::destination::Destination;
 use super::faults::Faults;
-use super::receive::{Received, Receiver};
+use super::receive::{Arrived, Received, Receiver};
 use super::send::{Sender, Sources};
-use super::words::remedy;
+use super::words::{UNCONFIRMED, remedy};
 use crate::failure::at;
 use crate::file::Replacement;
 use crate::mac;
@@ -63,8 +63,8 @@ impl Transfer {
         let Self { sources, mut destination, path, progress, interrupt, cables, faults } = self;
         let [a, b] = mac::connect(net, &options, cables).await?;
         let start = net.now();
-        let incomplete = RefCell::new(None);
-        let receiver = Receiver::new(&b, &mut destination, &progress, &interrupt, &incomplete);
+        let arrived = Arrived::default();
+        let receiver = Receiver::new(&b, &mut destination, &progress, &interrupt, &arrived);
         // The receiver shows how far the copy is.
         let (unseen, hashes) = (ProgressBar::hidden(), Cell::new(0));
         let copied = {
@@ -77,8 +77,12 @@ impl Transfer {
         };
         let (sent, received) = match copied {
             Err(error) if error.is::<Stalled>() || error.is::<Interrupted>() => {
-                let remedy = remedy(incomplete.take().map_or(Ok(None), Replacement::keep));
-                let why = format!("the copy is not complete ({}); {remedy}", with_sources(&error));
+                let remedy = remedy(arrived.incomplete.take().map_or(Ok(None), Replacement::keep));
+                let cause = with_sources(&error);
+                let why = match arrived.is_whole.get() {
+                    true => format!("{UNCONFIRMED} ({cause})"),
+                    false => format!("the copy is not complete ({cause}); {remedy}"),
+                };
                 return Err(error.context(at(&path, why)));
             }
             copied => copied?,

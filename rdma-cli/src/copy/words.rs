@@ -25,6 +25,9 @@ pub(super) fn size(len: u64, [files, directories, links]: [u64; 3]) -> String {
 /// Files of a directory that had arrived before are kept.
 pub(super) const NOT_KEPT: &str = "the file that did not fit is not kept: copy again once there is room";
 
+/// Outcome of a copy whose last words did not reach the other side
+pub(super) const UNCONFIRMED: &str = "the copy is in its place and verified, but its end is not confirmed";
+
 /// Remedy after a copy that is not complete, of which `kept` says whether the next one continues it
 pub(super) fn remedy(kept: Result<Option<PathBuf>>) -> String {
     match kept {

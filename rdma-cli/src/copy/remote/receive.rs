@@ -1,6 +1,5 @@
 //! The side that receives
 
-use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -8,8 +7,8 @@ use anyhow::Result;
 use super::outcome::Outcome;
 use super::request::Request;
 use crate::copy::destination::Destination;
-use crate::copy::receive::{Received, Receiver};
-use crate::copy::words::{NOT_KEPT, earlier, remedy};
+use crate::copy::receive::{Arrived, Received, Receiver};
+use crate::copy::words::{NOT_KEPT, UNCONFIRMED, earlier, remedy};
 use crate::failure::shown;
 use crate::file::Replacement;
 use crate::machines::{Accepted, Carried, end_session, explain, in_session, lacks_room};
@@ -58,8 +57,8 @@ pub(crate) async fn receive(
     output.announce_carrier(carrier)?;
     let progress = progress::bytes(bytes);
     let wall = Wall::start();
-    let incomplete = RefCell::new(None);
-    let receiver = Receiver::new(&session, &mut destination, &progress, interrupt, &incomplete);
+    let arrived = Arrived::default();
+    let receiver = Receiver::new(&session, &mut destination, &progress, interrupt, &arrived);
     let copying = async {
         session.send_bytes(name.as_os_str().as_encoded_bytes()).await?;
         receiver.receive().await
@@ -68,7 +67,7 @@ pub(crate) async fn receive(
     let wall_seconds = wall.seconds();
     let carried = Carried::over(&session);
     // Before the peer is told, which takes seconds while no path works: this process may be killed meanwhile.
-    let remedy = match (&done, incomplete.take()) {
+    let remedy = match (&done, arrived.incomplete.take()) {
         (Ok(_), _) => String::new(),
         // The received bytes would keep the disk full.
         (Err(error), _) if lacks_room(error) => NOT_KEPT.to_owned(),
@@ -79,7 +78,11 @@ pub(crate) async fn receive(
     let received: Received = done.map_err(|error| {
         let error = explain(error);
         let why = with_sources(&error);
-        let what = format!("{}: the copy is not complete ({why}); {remedy}", shown(&place));
+        let what = match arrived.is_whole.get() {
+            true => format!("{UNCONFIRMED} ({why})"),
+            false => format!("the copy is not complete ({why}); {remedy}"),
+        };
+        let what = format!("{}: {what}", shown(&place));
         error.context(what)
     })?;
     let goodput = (received.bytes - received.resumed) as f64 / wall_seconds;
