@@ -209,6 +209,7 @@ impl<D: Device> Control<D> {
             self.step().await;
         }
         match self.peering.error() {
+            Some(SessionError::PeerGone) => tracing::info!("peer left: it has ended all of its sessions"),
             Some(error) => tracing::warn!(%error, "peer lost"),
             None => tracing::info!("peer left: the last session is over"),
         }

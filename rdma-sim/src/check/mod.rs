@@ -9,7 +9,7 @@
 //!
 //! Environment variables: `RDMA_SIM_RUNS` (how many seeds), `RDMA_SIM_SEED` (the first of them), `RDMA_SIM_REPLAY` (just this
 //! run, of the test that it names), `RDMA_SIM_THREADS` (how many at once), `RDMA_SIM_PAGE` (a file for a page of the run that fails, or a directory with a page for each test),
-//! `RDMA_SIM_REPORT=1` (prints what the runs have reached), `RDMA_SIM_UPDATE_CORPUS=1` (see [`Check::corpus`]).
+//! `RDMA_SIM_REPORT=1` (prints what the runs of a check that passes have reached), `RDMA_SIM_UPDATE_CORPUS=1` (see [`Check::corpus`]).
 
 mod checking;
 mod corpus;
