@@ -81,6 +81,7 @@ pub const PLAN: &[Plan] = &plan([
     ("timing.jitter_ns", Measured),
     ("timing.send_completion_ns", Measured),
     ("timing.line_rate", Decided),
+    ("timing.frame_ns", Unseen("no experiment measures it yet")),
     ("timing.unresolved_rtr_ns", Measured),
     ("timing.verbs_block_tasks", Unseen("it is a property of the simulator")),
     ("timing.verbs_take_time", Decided),
