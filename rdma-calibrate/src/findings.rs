@@ -26,6 +26,8 @@ pub struct Findings {
     pub rules: Vec<RuleFinding>,
     /// Rules that no field of the model switches and that were not tested, by their names in the catalogue, each with the reason
     pub untested_rules: Vec<(&'static str, String)>,
+    /// That the calibration has wedged the port, with the remedy: no program connects over it
+    pub wedged: Option<String>,
 }
 
 /// Whether the device follows a rule that no field of the model switches
@@ -50,6 +52,7 @@ impl Findings {
             figures: Vec::new(),
             rules: Vec::new(),
             untested_rules: Vec::new(),
+            wedged: None,
         }
     }
 
@@ -80,7 +83,7 @@ impl Findings {
     /// Enters each field that no experiment has decided, with the reason
     pub(crate) fn finish(&mut self, took: Duration) {
         self.took = took;
-        for plan in PLAN.iter().filter(|plan| plan.how != How::Caps) {
+        for plan in PLAN {
             if self.profile.decided(plan.field).is_none() {
                 match plan.how {
                     How::Unseen(why) => self.leave(plan.field, why),

@@ -7,14 +7,14 @@ use rdma_sim::catalogue::{self, Rule};
 use rdma_sim::profile::{Decided, Profile};
 
 use crate::findings::{Findings, RuleFinding};
-use crate::plan::{How, PLAN};
+use crate::plan::PLAN;
 
 impl Findings {
     /// The page, in Markdown: what was found, which rules it contradicts, and what to report
     pub fn page(&self) -> String {
         let base = Profile::named(self.profile.base()).expect("the base is a profile of the simulator");
         let (mut contradicted, mut confirmed, mut open) = (String::new(), String::new(), String::new());
-        for plan in PLAN.iter().filter(|plan| plan.how != How::Caps) {
+        for plan in PLAN {
             let (value, before) = (self.value_of(plan.field), base.value(plan.field).unwrap_or_default());
             // Writing to a string does not fail.
             let _ = match self.profile.decided(plan.field) {
@@ -50,6 +50,9 @@ impl Findings {
             self.took.as_secs_f64(),
             self.profile.base(),
         );
+        if let Some(wedged) = &self.wedged {
+            let _ = write!(page, "\n**{}{}.**\n", wedged[..1].to_uppercase(), &wedged[1..]);
+        }
         page.push_str("\n## What contradicts the simulator\n\n");
         if contradicted.is_empty() {
             page.push_str("Nothing.\n");

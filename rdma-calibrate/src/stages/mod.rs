@@ -37,6 +37,7 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
             Stage::Fixed => fixed::run(lab).await?,
             Stage::Failing => failing::run(lab).await?,
             Stage::ErrorState => memory::after_error(lab)?,
+            Stage::IdleDeath if lab.findings.wedged.is_some() => idle::skip(lab),
             Stage::IdleDeath => idle::run(lab).await?,
         }
     }

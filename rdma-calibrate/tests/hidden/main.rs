@@ -11,6 +11,7 @@ mod stepped;
 use rdma_calibrate::{Findings, Options};
 use rdma_sim::Model;
 use rdma_sim::profile::{Decided, Profile};
+use rdma_sim::rules::SourceGid;
 
 use self::devices::secret;
 use self::judge::{assert_found, assert_rules_hold};
@@ -62,6 +63,48 @@ fn the_page_says_what_contradicts_the_simulator() {
 
     let found = calibrated(Model::tb5(), 1, Options::default()).asked.unwrap();
     assert_eq!(found.contradictions(), Vec::<&str>::new(), "{}", found.profile.to_toml());
+}
+
+/// Regression: a calibration that had wedged the port ended without a word of it.
+///
+/// Catches more failed transitions than the runbook of Macs promises, a port that is wedged and not named, and fields that are decided on a
+/// wedged port.
+#[test]
+fn a_port_that_is_wedged_is_named_with_the_remedy() {
+    let runbook = include_str!("../../../rdma-tb5/MACS.md");
+    assert!(runbook.contains("At most three transitions to RTR fail"), "{runbook}");
+    let undecided_on_a_wedged_port =
+        ["rules.large_mtu", "rules.source_gid", "rules.unresolved", "timing.unresolved_rtr_ns"];
+    for limit in 1..=4 {
+        let mut model = Model::tb5();
+        // Each of the three transitions that may fail does.
+        (model.rules.large_mtu, model.rules.source_gid) = (false, SourceGid::Ipv4);
+        model.rules.failed_rtr_wedges = Some(limit);
+        // The last experiments do not need the port.
+        let ended = calibrated(model, 1, Options::default().with(true, true));
+        let found = ended.asked.unwrap();
+        let (decided, page) = (|field| found.profile.decided(field), found.page());
+        assert_eq!(decided("rules.error_keeps_mappings"), Some(Decided::Measured), "{limit}");
+        if limit > 3 {
+            assert_eq!(found.wedged, None);
+            assert_eq!(decided("rules.failed_rtr_wedges"), Some(Decided::Undecided));
+            let why = found.profile.why("rules.failed_rtr_wedges").unwrap();
+            assert!(why.starts_with("after 3 failed transitions to RTR the port connects"), "{why}");
+            continue;
+        }
+        let wedged = found.wedged.as_deref().unwrap();
+        assert!(wedged.contains(&format!("wedged after {limit} failed transition")), "{wedged}");
+        assert!(wedged.contains("reboot this Mac"), "{wedged}");
+        assert!(page.contains(&wedged[1..]), "{page}");
+        assert_eq!(found.profile.model.rules.failed_rtr_wedges, Some(limit));
+        assert!(found.contradictions().contains(&"rules.failed_rtr_wedges"), "{:?}", found.contradictions());
+        let left = &undecided_on_a_wedged_port[limit as usize..];
+        let left = if limit == 3 { &[] } else { left };
+        for field in left.iter().chain(&["rules.idle_death"]) {
+            assert_eq!(decided(field), Some(Decided::Undecided), "{limit}: {field}");
+            assert!(found.profile.why(field).unwrap().contains("the port was wedged"), "{limit}: {field}");
+        }
+    }
 }
 
 /// What the page says of each verb, and of what the profile holds
