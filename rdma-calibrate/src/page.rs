@@ -6,7 +6,7 @@ use rdma_sim::Model;
 use rdma_sim::catalogue::{self, Rule};
 use rdma_sim::profile::{Decided, Profile};
 
-use crate::findings::{Findings, RuleFinding};
+use crate::findings::{Findings, Goodput, RoundTrips, RuleFinding};
 use crate::plan::PLAN;
 
 impl Findings {
@@ -67,11 +67,30 @@ impl Findings {
         page.push_str(&confirmed);
         page.push_str("\n## What was not decided\n\n| Field | Left at | Why |\n|---|---|---|\n");
         page.push_str(&open);
+        self.write_tables(&mut page);
         page.push_str("\n## Figures\n\n| Figure | Value |\n|---|---|\n");
         for (what, value) in &self.figures {
             let _ = writeln!(page, "| {what} | {value} |");
         }
         page
+    }
+
+    /// The tables of round trips and of goodput
+    fn write_tables(&self, page: &mut String) {
+        page.push_str(
+            "\n## Round trips in µs\n\n| Bytes | Min | p50 | p90 | p99 | Max |\n|---|---|---|---|---|---|\n",
+        );
+        for RoundTrips { bytes, ns } in &self.round_trips {
+            let [min, p50, p90, p99, max] = ns.map(|ns| ns / 1000.0);
+            let _ = writeln!(page, "| {bytes} | {min:.3} | {p50:.3} | {p90:.3} | {p99:.3} | {max:.3} |");
+        }
+        page.push_str("\n## Goodput in GB/s\n\n| Bytes | Posted at once | One way | Each way, both at once |\n|---|---|---|---|\n");
+        for Goodput { bytes, depth, one_way, both_ways } in &self.goodput {
+            let _ = writeln!(page, "| {bytes} | {depth} | {one_way:.2} | {both_ways:.2} |");
+        }
+        for (bytes, why) in &self.goodput_missing {
+            let _ = writeln!(page, "| {bytes} | {why} | | |");
+        }
     }
 
     fn value_of(&self, field: &str) -> String {

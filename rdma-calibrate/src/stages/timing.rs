@@ -11,7 +11,9 @@ use std::time::Duration;
 use rdma_core::{Device, FRAME, Time};
 use rdma_sim::LineRate;
 
+use crate::Findings;
 use crate::error::CalibrateError;
+use crate::findings::RoundTrips;
 use crate::lab::Lab;
 use crate::message::{Reply, Request};
 use crate::serve::slot;
@@ -19,7 +21,7 @@ use crate::serve::slot;
 const STAGE: &str = "timing";
 /// A message that is short beside everything else.
 const SHORT: usize = 8;
-const PINGS: usize = 400;
+pub(super) const PINGS: usize = 400;
 const SENDS: usize = 50;
 const RELAYS: usize = 30;
 /// Messages that are posted at once.
@@ -55,7 +57,9 @@ struct Measured {
 }
 
 pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
-    let ping = ping(lab).await?;
+    let mut pings = ping(lab, SHORT, PINGS).await?;
+    lab.findings.round_trips.push(RoundTrips::of(SHORT, pings.clone()));
+    let ping = median(&mut pings);
     let long = LONG.min(lab.device.caps().max_message as usize / FRAME).max(1) * FRAME;
     let send = [send(lab, SHORT).await?, send(lab, long).await?];
     let (frames, batch) = STREAM;
@@ -110,8 +114,7 @@ fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
     let findings = &mut lab.findings;
     findings.decide("timing.line_rate", is_timed);
     if is_timed {
-        let rate = findings.port.bits_per_second as f64 / LineRate::TB5.bits_per_second as f64;
-        findings.decide("timing.frame_ns", (frame_ns * rate).round() as u64);
+        enter_frame(findings, frame_ns);
         findings.figure("payload rate of full frames, GB/s", format_args!("{:.2}", FRAME as f64 / frame_ns));
     } else {
         findings.leave("timing.frame_ns", "bytes take no time");
@@ -138,7 +141,7 @@ fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
         findings.leave("rules.send_completion", "bytes take no time");
     }
     let credit = credit - message - short_ns;
-    let set = |findings: &mut crate::Findings, values: [(&'static str, f64); 3]| {
+    let set = |findings: &mut Findings, values: [(&'static str, f64); 3]| {
         for (field, value) in values {
             findings.decide(field, value.max(0.0).round() as u64);
         }
@@ -194,6 +197,12 @@ fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
     }
 }
 
+/// Enters what a frame takes on this cable
+pub(super) fn enter_frame(findings: &mut Findings, frame_ns: f64) {
+    let rate = findings.port.bits_per_second as f64 / LineRate::TB5.bits_per_second as f64;
+    findings.decide("timing.frame_ns", (frame_ns * rate).round() as u64);
+}
+
 fn failed(error: rdma_core::Error) -> CalibrateError {
     CalibrateError::Verb { stage: STAGE, error }
 }
@@ -226,24 +235,24 @@ fn jitter(samples: &mut [f64]) -> f64 {
     if all > 1.5 * most + 10.0 { most } else { all }
 }
 
-/// The median of round trips of short messages
-async fn ping(lab: &mut Lab<'_>) -> Result<f64, CalibrateError> {
-    let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
+/// Round trips of messages of `len` bytes
+pub(super) async fn ping(lab: &mut Lab<'_>, len: usize, rounds: usize) -> Result<Vec<f64>, CalibrateError> {
+    let mut station = lab.pair(STAGE, 64, 4 * len + (1 << 16)).await?;
     for number in 0..2 {
-        station.recv(slot(number, SHORT)).map_err(failed)?;
+        station.recv(slot(number, len)).map_err(failed)?;
     }
-    lab.ask(Request::Echo { rounds: PINGS, len: SHORT }).await?;
-    let mut times = Vec::with_capacity(PINGS);
-    for round in 0..PINGS {
+    lab.ask(Request::Echo { rounds, len }).await?;
+    let mut times = Vec::with_capacity(rounds);
+    for round in 0..rounds {
         let start = lab.now();
-        station.send(SHORT).map_err(failed)?;
+        station.send(len).map_err(failed)?;
         station.received(STAGE).await?;
         times.push(ns(start, lab.now()));
-        station.recv(slot(round % 2, SHORT)).map_err(failed)?;
+        station.recv(slot(round % 2, len)).map_err(failed)?;
         station.sent(STAGE).await?;
     }
     lab.reply().await?;
-    Ok(median(&mut times))
+    Ok(times)
 }
 
 /// The median of the time from the post of a message until its send completes

@@ -124,7 +124,7 @@ fn shows_hand_off(model: &Model) -> bool {
 }
 
 /// How long a message occupies the transmitter
-fn occupied(model: &Model, len: usize) -> u64 {
+pub(crate) fn occupied(model: &Model, len: usize) -> u64 {
     let t = &model.timing;
     let line = |len| {
         let ns = if t.line_rate { LineRate::TB5.frame_ns(len) * t.frame_ns } else { 0 };

@@ -3,6 +3,7 @@
 mod deviant;
 mod devices;
 mod endings;
+mod figures;
 mod judge;
 mod mac;
 mod over_abi;
@@ -14,6 +15,7 @@ use rdma_sim::profile::{Decided, Profile};
 use rdma_sim::rules::SourceGid;
 
 use self::devices::secret;
+use self::figures::{assert_figures, assert_same_figures};
 use self::judge::{assert_found, assert_rules_hold};
 use self::mac::{MOST, calibrated};
 
@@ -27,6 +29,7 @@ fn assert_recovers(seeds: std::ops::Range<u64>) {
         assert!(ended.time.as_nanos() <= MOST.as_nanos() as u64, "seed {seed}: {:?}", ended.time);
         assert_found(seed, &model, &found.profile, &[]);
         assert_rules_hold(&found);
+        assert_figures(seed, &model, &found);
         let read = Profile::parse("found.toml", &found.profile.to_toml()).unwrap();
         assert_eq!(read.model, found.profile.model, "seed {seed}");
     }
@@ -35,6 +38,16 @@ fn assert_recovers(seeds: std::ops::Range<u64>) {
 #[test]
 fn two_hundred_devices_are_recovered() {
     assert_recovers(0..200);
+}
+
+/// The loop is closed: a device that is simulated with the profile has the figures of the device that was measured.
+#[test]
+fn the_profile_predicts_round_trips_and_goodput() {
+    for seed in 0..20 {
+        let found = calibrated(secret(seed), seed, Options::default()).asked.unwrap();
+        let simulated = calibrated(found.profile.model.clone(), seed, Options::default()).asked.unwrap();
+        assert_same_figures(seed, &found, &simulated);
+    }
 }
 
 #[test]
@@ -59,7 +72,11 @@ fn the_page_says_what_contradicts_the_simulator() {
     assert!(page.contains("| `rules.crashes` | false | to decide it ends the process |"), "{page}");
     // A cable carries 9.2 GB/s; the answer takes its part of a short stream.
     assert!(page.contains("| payload rate of full frames, GB/s | 9.20 |"), "{page}");
-    assert!(page.contains("| 2 messages of 512 KiB, GB/s | 8."), "{page}");
+    assert!(page.contains("\n| 1048576 | 4 | 9.20 | 9.20 |\n"), "{page}");
+    assert!(
+        page.contains("\n| Bytes | Min | p50 | p90 | p99 | Max |\n|---|---|---|---|---|---|\n| 8 | 11."),
+        "{page}"
+    );
 
     let found = calibrated(Model::tb5(), 1, Options::default()).asked.unwrap();
     assert_eq!(found.contradictions(), Vec::<&str>::new(), "{}", found.profile.to_toml());
