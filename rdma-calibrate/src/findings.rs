@@ -20,12 +20,20 @@ pub struct Findings {
     pub port: PortStatus,
     /// How long it took
     pub took: Duration,
+    /// How long messages took there and back, by their length
+    pub round_trips: Vec<RoundTrips>,
+    /// The rates of streams, by the length of messages and by how many were posted at once
+    pub goodput: Vec<Goodput>,
+    /// The lengths of messages of which no stream was measured, each with the reason
+    pub goodput_missing: Vec<(usize, String)>,
     /// Figures beside the model, each with what it is
     pub figures: Vec<(&'static str, String)>,
     /// Rules that no field of the model switches
     pub rules: Vec<RuleFinding>,
     /// Rules that no field of the model switches and that were not tested, by their names in the catalogue, each with the reason
     pub untested_rules: Vec<(&'static str, String)>,
+    /// That the calibration has wedged the port, with the remedy: no program connects over it
+    pub wedged: Option<String>,
 }
 
 /// Whether the device follows a rule that no field of the model switches
@@ -38,6 +46,40 @@ pub struct RuleFinding {
     pub instead: Option<String>,
 }
 
+/// How long messages took there and back
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RoundTrips {
+    /// The length of a message in bytes
+    pub bytes: usize,
+    /// The shortest time, the median, the 90th and the 99th percentile, and the longest time, in nanoseconds
+    pub ns: [f64; 5],
+}
+
+impl RoundTrips {
+    /// Those of messages of `bytes` bytes, which took `times`, at least one
+    pub(crate) fn of(bytes: usize, mut times: Vec<f64>) -> Self {
+        times.sort_by(f64::total_cmp);
+        // The smallest time that so many hundredths of all do not exceed.
+        let percentile = |hundredths: usize| times[(times.len() * hundredths).div_ceil(100).max(1) - 1];
+        Self { bytes, ns: [0, 50, 90, 99, 100].map(percentile) }
+    }
+}
+
+/// The rate of a stream of messages
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Goodput {
+    /// The length of a message in bytes
+    pub bytes: usize,
+    /// How many messages were posted at once
+    pub depth: usize,
+    /// One way, in GB/s
+    pub one_way: f64,
+    /// Both ways at once: of the slower way, in GB/s
+    pub both_ways: f64,
+}
+
 impl Findings {
     pub(crate) fn new(device: &str, port: PortStatus) -> Self {
         let profile = Profile::named("tb5").expect("the simulator has the profile");
@@ -47,9 +89,13 @@ impl Findings {
             simulated: None,
             port,
             took: Duration::ZERO,
+            round_trips: Vec::new(),
+            goodput: Vec::new(),
+            goodput_missing: Vec::new(),
             figures: Vec::new(),
             rules: Vec::new(),
             untested_rules: Vec::new(),
+            wedged: None,
         }
     }
 
@@ -73,6 +119,10 @@ impl Findings {
         self.untested_rules.push((rule, why));
     }
 
+    pub(crate) fn leave_goodput(&mut self, bytes: usize, why: &str) {
+        self.goodput_missing.push((bytes, why.to_owned()));
+    }
+
     pub(crate) fn figure(&mut self, what: &'static str, value: impl Display) {
         self.figures.push((what, value.to_string()));
     }
@@ -80,7 +130,7 @@ impl Findings {
     /// Enters each field that no experiment has decided, with the reason
     pub(crate) fn finish(&mut self, took: Duration) {
         self.took = took;
-        for plan in PLAN.iter().filter(|plan| plan.how != How::Caps) {
+        for plan in PLAN {
             if self.profile.decided(plan.field).is_none() {
                 match plan.how {
                     How::Unseen(why) => self.leave(plan.field, why),

@@ -4,6 +4,7 @@ mod calls;
 mod control;
 mod error;
 mod findings;
+mod flow;
 mod lab;
 mod machine;
 mod message;
@@ -21,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use self::calls::Calls;
 pub use self::error::CalibrateError;
-pub use self::findings::{Findings, RuleFinding};
+pub use self::findings::{Findings, Goodput, RoundTrips, RuleFinding};
 pub use self::machine::{Machine, Path};
 pub use self::message::VERSION;
 pub use self::options::Options;

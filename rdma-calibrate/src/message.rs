@@ -3,8 +3,10 @@
 use rdma_core::{QpAddress, Status};
 use serde::{Deserialize, Serialize};
 
+use crate::flow::Flow;
+
 /// The version of the conversation: sides of different versions part at once
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// The first line of each side
 #[derive(Debug, Deserialize, Serialize)]
@@ -32,8 +34,8 @@ pub(crate) enum Request {
     Credits { rounds: usize, len: usize },
     /// Posts a send, and a receive once that has left; replies before it begins
     Relay { len: usize },
-    /// Receives so many messages of `len` bytes, and answers the last; replies before it begins
-    Stream { count: usize, len: usize },
+    /// Receives a stream, and sends one if it is of both ways; replies before it begins, and then how long it took
+    Flow(Flow),
     /// Puts the queue pair behind those that rest
     Keep,
     /// Goes on with the one that has rested longest

@@ -6,15 +6,15 @@ use rdma_sim::Model;
 use rdma_sim::catalogue::{self, Rule};
 use rdma_sim::profile::{Decided, Profile};
 
-use crate::findings::{Findings, RuleFinding};
-use crate::plan::{How, PLAN};
+use crate::findings::{Findings, Goodput, RoundTrips, RuleFinding};
+use crate::plan::PLAN;
 
 impl Findings {
     /// The page, in Markdown: what was found, which rules it contradicts, and what to report
     pub fn page(&self) -> String {
         let base = Profile::named(self.profile.base()).expect("the base is a profile of the simulator");
         let (mut contradicted, mut confirmed, mut open) = (String::new(), String::new(), String::new());
-        for plan in PLAN.iter().filter(|plan| plan.how != How::Caps) {
+        for plan in PLAN {
             let (value, before) = (self.value_of(plan.field), base.value(plan.field).unwrap_or_default());
             // Writing to a string does not fail.
             let _ = match self.profile.decided(plan.field) {
@@ -50,6 +50,9 @@ impl Findings {
             self.took.as_secs_f64(),
             self.profile.base(),
         );
+        if let Some(wedged) = &self.wedged {
+            let _ = write!(page, "\n**{}{}.**\n", wedged[..1].to_uppercase(), &wedged[1..]);
+        }
         page.push_str("\n## What contradicts the simulator\n\n");
         if contradicted.is_empty() {
             page.push_str("Nothing.\n");
@@ -64,11 +67,30 @@ impl Findings {
         page.push_str(&confirmed);
         page.push_str("\n## What was not decided\n\n| Field | Left at | Why |\n|---|---|---|\n");
         page.push_str(&open);
+        self.write_tables(&mut page);
         page.push_str("\n## Figures\n\n| Figure | Value |\n|---|---|\n");
         for (what, value) in &self.figures {
             let _ = writeln!(page, "| {what} | {value} |");
         }
         page
+    }
+
+    /// The tables of round trips and of goodput
+    fn write_tables(&self, page: &mut String) {
+        page.push_str(
+            "\n## Round trips in µs\n\n| Bytes | Min | p50 | p90 | p99 | Max |\n|---|---|---|---|---|---|\n",
+        );
+        for RoundTrips { bytes, ns } in &self.round_trips {
+            let [min, p50, p90, p99, max] = ns.map(|ns| ns / 1000.0);
+            let _ = writeln!(page, "| {bytes} | {min:.3} | {p50:.3} | {p90:.3} | {p99:.3} | {max:.3} |");
+        }
+        page.push_str("\n## Goodput in GB/s\n\n| Bytes | Posted at once | One way | Each way, both at once |\n|---|---|---|---|\n");
+        for Goodput { bytes, depth, one_way, both_ways } in &self.goodput {
+            let _ = writeln!(page, "| {bytes} | {depth} | {one_way:.2} | {both_ways:.2} |");
+        }
+        for (bytes, why) in &self.goodput_missing {
+            let _ = writeln!(page, "| {bytes} | {why} | | |");
+        }
     }
 
     fn value_of(&self, field: &str) -> String {

@@ -1,6 +1,6 @@
 //! How each field of the model is found out: one entry for each
 
-use How::{Caps, Decided, Measured, Optional, Unseen};
+use How::{Decided, Measured, Optional, Stated, Unseen};
 
 /// How a field of the model is found out, or why it is not
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -15,8 +15,8 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum How {
-    /// The limit that the library states, which programs keep to
-    Caps,
+    /// The device states it, and programs keep to it
+    Stated,
     /// An experiment decides it
     Decided,
     /// It is measured
@@ -34,25 +34,28 @@ const POSTS: &str = "it is part of the doorbell and the delivery, which were mea
 
 /// Every field, with how it is found out; `tb5 calibrate` reports those that were not decided with the reason
 pub const PLAN: &[Plan] = &plan([
-    ("caps.flush_on_error", Caps),
-    ("caps.frame", Caps),
+    ("caps.flush_on_error", Unseen("to see it, requests have to be posted that may never complete")),
+    ("caps.frame", Unseen("it is a constant of the library")),
     ("caps.max_cq", Decided),
-    ("caps.max_cqe", Caps),
-    ("caps.max_message", Caps),
+    ("caps.max_cqe", Stated),
+    ("caps.max_message", Stated),
     ("caps.max_mr", Decided),
-    ("caps.max_pd", Caps),
+    ("caps.max_pd", Decided),
     ("caps.max_qp", Decided),
-    ("caps.max_queue_frames", Caps),
-    ("caps.max_sge", Caps),
-    ("caps.one_sided", Caps),
-    ("caps.send_waits_for_receive", Caps),
+    ("caps.max_queue_frames", Stated),
+    (
+        "caps.max_sge",
+        Unseen("the library posts requests of one element; rules.multi_sge has what more become"),
+    ),
+    ("caps.one_sided", Unseen("the library decides it by the kind of the device")),
+    ("caps.send_waits_for_receive", Decided),
     ("rules.alignment", Decided),
     ("rules.boundary", Unseen("to see it, data has to land 4 GiB away from where it belongs")),
     ("rules.completion_events", Unseen("the traits of the library have no completion channels")),
     ("rules.crashes", Unseen("to decide it ends the process")),
     ("rules.early_receives", Decided),
     ("rules.error_keeps_mappings", Optional("--error-state")),
-    ("rules.failed_rtr_wedges", Unseen("to decide it wedges the port until a reboot")),
+    ("rules.failed_rtr_wedges", Decided),
     ("rules.frame_match", Decided),
     ("rules.gids_move", Unseen(UNPLUG)),
     ("rules.idle_death", Optional("--idle-death")),
@@ -81,6 +84,7 @@ pub const PLAN: &[Plan] = &plan([
     ("timing.jitter_ns", Measured),
     ("timing.send_completion_ns", Measured),
     ("timing.line_rate", Decided),
+    ("timing.frame_ns", Measured),
     ("timing.unresolved_rtr_ns", Measured),
     ("timing.verbs_block_tasks", Unseen("it is a property of the simulator")),
     ("timing.verbs_take_time", Decided),
@@ -99,13 +103,16 @@ pub const PLAN: &[Plan] = &plan([
     ("timing.wake_tail_one_in", Unseen(PROCESSOR)),
     ("timing.wake_tail_ns", Unseen(PROCESSOR)),
     ("timing.cores", Unseen(PROCESSOR)),
-    ("timing.mac_bytes_per_us", Unseen("it takes several cables")),
-    ("timing.ip_percent", Unseen("it takes traffic of Thunderbolt networking")),
+    (
+        "timing.mac_bytes_per_us",
+        Unseen("it takes several cables; timing.frame_ns contains what it takes of one"),
+    ),
+    ("timing.ip_percent", Unseen("timing.frame_ns contains what Thunderbolt networking takes")),
     ("timing.turns", Unseen("it takes several queue pairs that compete")),
 ]);
 
 const fn plan<const N: usize>(entries: [(&'static str, How); N]) -> [Plan; N] {
-    let mut all = [Plan { field: "", how: How::Caps }; N];
+    let mut all = [Plan { field: "", how: How::Stated }; N];
     let mut at = 0;
     while at < N {
         all[at] = Plan { field: entries[at].0, how: entries[at].1 };

@@ -76,7 +76,7 @@ async fn serve_over(
     loop {
         let request: Request = control.receive(&*runtime, IDLE).await?;
         // These take their time from the reply on.
-        if let Request::Echo { .. } | Request::Relay { .. } | Request::Stream { .. } = request {
+        if let Request::Echo { .. } | Request::Relay { .. } | Request::Flow(_) = request {
             let prepared = answers.prepare(request).map_or_else(failed, |()| Reply::Done);
             let is_ready = matches!(prepared, Reply::Done);
             control.send(&prepared).await?;
@@ -127,9 +127,7 @@ impl Answers<'_> {
                 station.recv(slot(1, len))
             }
             Request::Relay { len } => station.send(len).map(drop),
-            Request::Stream { count, len } => {
-                (0..count).try_for_each(|number| station.recv(slot(number, len)))
-            }
+            Request::Flow(flow) => flow.prepare(station),
             _ => Ok(()),
         }
     }
@@ -189,13 +187,9 @@ impl Answers<'_> {
                 station.recv(slot(0, len)).map_err(verb)?;
                 station.received(STAGE).await?;
             }
-            Request::Stream { count, .. } => {
-                let station = self.station()?;
-                for _ in 0..count {
-                    station.received(STAGE).await?;
-                }
-                station.send(8).map_err(verb)?;
-                station.sent(STAGE).await?;
+            Request::Flow(flow) => {
+                let took = flow.run(self.station()?, STAGE, false).await?;
+                return Ok(Reply::Took { nanoseconds: vec![took.as_nanos() as u64] });
             }
             Request::Keep => {
                 // As many as the asking side uses; another one asks for no more either.

@@ -11,7 +11,8 @@ use rdma_async::time::timeout;
 use rdma_core::{
     Access, AnyCompletionQueue, AnyDevice, AnyMemoryRegion, AnyQueuePair, Cause, Completion,
     CompletionQueue as _, Device as _, Error, Lkey, MemoryRegion as _, Opcode, QpAddress, QpCapacity, QpInit,
-    QueuePair as _, RecvRequest, Rkey, SendOp, SendRequest, Sge, Status, Teardown, Transition, Verb, WrId,
+    QueuePair as _, RecvRequest, Rkey, Runtime, SendOp, SendRequest, Sge, Status, Teardown, Transition, Verb,
+    WrId,
 };
 
 use crate::calls::Calls;
@@ -244,6 +245,17 @@ impl Station {
     /// The status of the next receive that completes
     pub(crate) async fn receive_status(&mut self, stage: &'static str) -> Result<Status, CalibrateError> {
         Ok(self.completion(stage, |opcode| opcode == Opcode::Recv).await?.status)
+    }
+
+    /// Which kind of request completes next, with success
+    pub(crate) async fn next_completed(&mut self, stage: &'static str) -> Result<Opcode, CalibrateError> {
+        let completion = self.completion(stage, |_| true).await?;
+        succeeded(stage, completion.status)?;
+        Ok(completion.opcode)
+    }
+
+    pub(crate) fn runtime(&self) -> &Arc<dyn Runtime> {
+        self.calls.runtime()
     }
 
     async fn completion(

@@ -133,6 +133,10 @@ pub struct Timing {
     pub send_completion_ns: u64,
     /// Whether bytes take as long as the line rate says, rather than no time
     pub line_rate: bool,
+    /// How long a full frame occupies a cable of 80 Gb/s, whatever takes that time: other cables and shorter frames are in proportion
+    ///
+    /// The default is [`DEFAULT_FRAME_NS`](Self::DEFAULT_FRAME_NS): with it, the time of each frame is [`LineRate::frame_ns`].
+    pub frame_ns: u64,
     /// What a transition to RTR takes that finds no neighbour: a program in C waits for it
     pub unresolved_rtr_ns: u64,
     /// Whether a transition to RTR that finds no neighbour also takes [`unresolved_rtr_ns`](Self::unresolved_rtr_ns) in a simulation
@@ -187,6 +191,9 @@ pub struct Timing {
 }
 
 impl Timing {
+    /// What a full frame takes at 80 Gb/s by its bytes and the overhead of its packets
+    pub const DEFAULT_FRAME_NS: u64 = LineRate::TB5.frame_ns(FRAME);
+
     /// Nothing takes any time: for programs that run on the clock on the wall, as fast as they can
     pub const INSTANT: Self = Self {
         doorbell_ns: 0,
@@ -196,6 +203,7 @@ impl Timing {
         jitter_ns: 0,
         send_completion_ns: 0,
         line_rate: false,
+        frame_ns: Self::DEFAULT_FRAME_NS,
         unresolved_rtr_ns: 0,
         verbs_block_tasks: false,
         verbs_take_time: false,
@@ -218,6 +226,18 @@ impl Timing {
         ip_percent: 0,
         turns: 1,
     };
+
+    /// How long a frame of `len` bytes of payload occupies a cable of `rate` on which nothing else travels
+    pub(crate) fn line_ns(&self, rate: LineRate, len: usize) -> u64 {
+        match rate.frame_ns(len) {
+            _ if !self.line_rate => 0,
+            ns if self.frame_ns == Self::DEFAULT_FRAME_NS => ns,
+            ns => {
+                let scaled = u128::from(ns) * u128::from(self.frame_ns);
+                u64::try_from(scaled.div_ceil(Self::DEFAULT_FRAME_NS.into())).unwrap_or(u64::MAX)
+            }
+        }
+    }
 
     /// What a verb takes of the processor, posts, polls and pages aside
     pub(crate) fn verb_ns(&self, verb: Verb) -> u64 {
@@ -242,6 +262,7 @@ impl Default for Timing {
             jitter_ns: 200,
             send_completion_ns: 300,
             line_rate: true,
+            frame_ns: Self::DEFAULT_FRAME_NS,
             unresolved_rtr_ns: 1_000_000_000,
             verbs_block_tasks: false,
             verbs_take_time: false,

@@ -1,4 +1,6 @@
 //! Transitions to RTR that may fail: few, and last, because some ports were reported to wedge after many
+//!
+//! After each that has failed, a usual connection shows whether the port is wedged; then no more are tried.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,24 +15,111 @@ use crate::machine::Path;
 const STAGE: &str = "transitions that may fail";
 const UNCLEAR: &str = "the transition failed otherwise";
 
+/// A transition to RTR that may fail
+#[derive(Clone, Copy)]
+enum Attempt {
+    LargeMtu,
+    SourceGid,
+    Unresolved,
+}
+
+impl Attempt {
+    const ALL: [Self; 3] = [Self::LargeMtu, Self::SourceGid, Self::Unresolved];
+
+    /// The fields that it decides
+    fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::LargeMtu => &["rules.large_mtu"],
+            Self::SourceGid => &["rules.source_gid"],
+            Self::Unresolved => &["rules.unresolved", "timing.unresolved_rtr_ns"],
+        }
+    }
+
+    /// Tries it, and returns whether a transition has failed
+    async fn run(self, lab: &mut Lab<'_>) -> Result<bool, CalibrateError> {
+        match self {
+            Self::LargeMtu => large_mtu(lab).await,
+            Self::SourceGid => source_gid(lab).await,
+            Self::Unresolved => unresolved(lab).await,
+        }
+    }
+}
+
 pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
-    match connect(lab, Path { mtu: 4096, ..Path::default() }).await? {
+    let mut failed = 0;
+    for attempt in Attempt::ALL {
+        if lab.findings.wedged.is_some() {
+            let why = format!("the port was wedged after {}", transitions(failed));
+            attempt.fields().iter().for_each(|field| lab.findings.leave(field, &why));
+        } else if attempt.run(lab).await? {
+            failed += 1;
+            if let Err(why) = usual(lab).await? {
+                wedge(lab, failed, &why);
+            }
+        }
+    }
+    if lab.findings.wedged.is_none() {
+        let why =
+            format!("after {} the port connects; more may wedge it until a reboot", transitions(failed));
+        lab.findings.leave("rules.failed_rtr_wedges", &why);
+    }
+    Ok(())
+}
+
+fn transitions(failed: u32) -> String {
+    if failed == 1 {
+        "1 failed transition to RTR".to_owned()
+    } else {
+        format!("{failed} failed transitions to RTR")
+    }
+}
+
+/// Connects as usual; the reason if that fails
+async fn usual(lab: &mut Lab<'_>) -> Result<Result<(), String>, CalibrateError> {
+    match connect(lab, Path::default()).await {
+        Ok(connected) => Ok(connected.map_err(|cause| cause.to_string())),
+        Err(CalibrateError::PeerFailed(why)) => Ok(Err(why)),
+        Err(error) => Err(error),
+    }
+}
+
+fn wedge(lab: &mut Lab<'_>, failed: u32, why: &str) {
+    let findings = &mut lab.findings;
+    findings.decide("rules.failed_rtr_wedges", failed);
+    findings
+        .profile
+        .remark("rules.failed_rtr_wedges", "fewer if transitions had failed since the last reboot");
+    findings.wedged = Some(format!(
+        "the port of {} is wedged after {} ({why}): reboot this Mac, because no program connects over the port until then",
+        findings.device,
+        transitions(failed),
+    ));
+}
+
+async fn large_mtu(lab: &mut Lab<'_>) -> Result<bool, CalibrateError> {
+    let connected = connect(lab, Path { mtu: 4096, ..Path::default() }).await?;
+    match connected {
         Ok(()) => lab.findings.decide("rules.large_mtu", true),
         Err(Cause::PeerUnreachable) => lab.findings.decide("rules.large_mtu", false),
         Err(_) => lab.findings.leave("rules.large_mtu", UNCLEAR),
     }
+    Ok(connected.is_err())
+}
+
+async fn source_gid(lab: &mut Lab<'_>) -> Result<bool, CalibrateError> {
     let gids = lab.device.gids().map_err(|error| CalibrateError::Verb { stage: STAGE, error })?;
     let is_other = |gid: &Gid| !gid.is_zero() && gid.ipv4().is_none();
-    match gids.iter().position(is_other) {
-        None => lab.findings.leave("rules.source_gid", "the port has IPv4 addresses only"),
-        Some(index) => match connect(lab, Path { source_index: Some(index as u8), ..Path::default() }).await?
-        {
-            Ok(()) => lab.findings.decide("rules.source_gid", "any"),
-            Err(Cause::NoUsableGid | Cause::Invalid(_)) => lab.findings.decide("rules.source_gid", "ipv4"),
-            Err(_) => lab.findings.leave("rules.source_gid", UNCLEAR),
-        },
+    let Some(index) = gids.iter().position(is_other) else {
+        lab.findings.leave("rules.source_gid", "the port has IPv4 addresses only");
+        return Ok(false);
+    };
+    let connected = connect(lab, Path { source_index: Some(index as u8), ..Path::default() }).await?;
+    match connected {
+        Ok(()) => lab.findings.decide("rules.source_gid", "any"),
+        Err(Cause::NoUsableGid | Cause::Invalid(_)) => lab.findings.decide("rules.source_gid", "ipv4"),
+        Err(_) => lab.findings.leave("rules.source_gid", UNCLEAR),
     }
-    unresolved(lab).await
+    Ok(connected.is_err())
 }
 
 /// Connects over a path with other attributes, and says how that ended
@@ -44,11 +133,12 @@ async fn connect(lab: &mut Lab<'_>, path: Path) -> Result<Result<(), Cause>, Cal
 }
 
 /// Decides how a transition to RTR ends if the peer is not there, and measures how long it takes
-async fn unresolved(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+async fn unresolved(lab: &mut Lab<'_>) -> Result<bool, CalibrateError> {
     let device = Arc::clone(&lab.device);
     let (station, peer) = lab.half_pair(STAGE, &device, 64, 1 << 16).await?;
     let peer = nowhere(&peer);
     let (connected, took) = lab.time(|| station.modify(Transition::ReadyToReceive { peer })).await;
+    let has_failed = connected.is_err();
     match connected.map_err(|error| error.cause) {
         Err(Cause::NoNeighbour) => lab.findings.decide("rules.unresolved", "not-permitted"),
         Err(Cause::PeerUnreachable) => lab.findings.decide("rules.unresolved", "timed-out"),
@@ -66,5 +156,5 @@ async fn unresolved(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     } else {
         lab.findings.decide("timing.unresolved_rtr_ns", took.as_nanos());
     }
-    Ok(())
+    Ok(has_failed)
 }

@@ -1,58 +1,179 @@
-//! Figures beside the model: rates by size
+//! Round trips and goodput, by the size of messages
+
+use std::time::Duration;
 
 use rdma_core::{Device, FRAME};
+use rdma_sim::profile::Decided;
+use rdma_sim::rules::{QueueGrant, QueueUnit, SendCompletion};
 
+use super::timing::{PINGS, ping};
 use crate::error::CalibrateError;
+use crate::findings::{Goodput, RoundTrips};
+use crate::flow::Flow;
 use crate::lab::Lab;
-use crate::message::Request;
+use crate::message::{Reply, Request};
 
 const STAGE: &str = "figures";
-/// Message sizes in frames, each with how many messages are posted at once.
-const STREAMS: [(&str, usize, usize); 3] = [
-    ("32 messages of 4 KiB, GB/s", 1, 32),
-    ("16 messages of 64 KiB, GB/s", 16, 16),
-    ("2 messages of 512 KiB, GB/s", 128, 2),
-];
+/// The lengths of messages there and back, beside the 8 bytes of the timing.
+const PING_LENS: [usize; 3] = [1024, FRAME, 16 * FRAME];
+/// The lengths of messages of streams.
+const LENS: [usize; 5] = [FRAME, 4 * FRAME, 16 * FRAME, 64 * FRAME, 256 * FRAME];
+/// The frames for which queue pairs are asked, and the most that are posted in each direction.
+const FRAMES: u32 = 1024;
+/// What each device is known to accept, if it does not show what it does.
+const SAFE: u32 = 128;
+/// The bytes of the first stream, after which a longer one may follow.
+const BYTES: usize = 2 << 20;
+/// The fewest and the most messages of a stream.
+const LEAST: usize = 8;
+const MOST: usize = 1 << 20;
+/// The bytes in flight from which on the cable is always busy: more than what it carries while a message travels there and back.
+const BUSY: usize = 512 << 10;
 
-pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
-    for (what, frames, count) in STREAMS {
-        if frames * FRAME <= lab.device.caps().max_message as usize {
-            stream(lab, what, frames * FRAME, count).await?;
+pub(super) async fn run(lab: &mut Lab<'_>, stream_time: Duration) -> Result<(), CalibrateError> {
+    let room = Room::of(lab);
+    let hands_off = lab.findings.profile.model.rules.send_completion == SendCompletion::HandOff;
+    for len in PING_LENS {
+        if room.fits(lab, len, 2) {
+            let times = ping(lab, len, PINGS).await?;
+            lab.findings.round_trips.push(RoundTrips::of(len, times));
         }
     }
+    for len in LENS {
+        let most = room.messages(len);
+        if len > lab.device.caps().max_message as usize {
+            lab.findings.leave_goodput(len, "messages of the device are shorter");
+            continue;
+        }
+        if !lab.findings.profile.model.timing.line_rate {
+            lab.findings.leave_goodput(len, "bytes take no time");
+            continue;
+        }
+        if most == 0 {
+            lab.findings.leave_goodput(len, "the queues of the device do not hold one message");
+        }
+        // A send that completes before its message has left still takes its place in the queue.
+        let deepest = (most - usize::from(hands_off && most > 0)).max(most.min(1));
+        for depth in [1, deepest].into_iter().take(deepest.min(2)) {
+            stream(lab, len, depth, most, stream_time).await?;
+        }
+    }
+    sustained(lab);
     Ok(())
 }
 
-/// Sends messages that fill the queue, and waits for an answer to the last
+/// How much a queue of [`FRAMES`] accepts
+#[derive(Clone, Copy)]
+struct Room {
+    frames: usize,
+    unit: QueueUnit,
+    completions: usize,
+}
+
+impl Room {
+    fn of(lab: &Lab<'_>) -> Self {
+        let (max, profile) = (lab.device.caps().max_queue_frames, &lab.findings.profile);
+        let is_measured = |field| profile.decided(field) == Some(Decided::Measured);
+        let rules = &profile.model.rules;
+        let frames = match rules.queue_grant {
+            _ if !is_measured("rules.queue_grant") => SAFE,
+            QueueGrant::Fixed(frames) => frames.min(FRAMES),
+            _ => FRAMES,
+        };
+        let unit = if is_measured("rules.queue_unit") { rules.queue_unit } else { QueueUnit::Frames };
+        let completions = lab.device.caps().max_cqe.min(4096) as usize / 2;
+        Self { frames: frames.min(max) as usize, unit, completions }
+    }
+
+    /// How many messages of `len` bytes can be posted in each direction
+    fn messages(self, len: usize) -> usize {
+        let frames = rdma_core::frames(len);
+        let of_memory = FRAMES as usize / frames;
+        let of_queue = if self.unit == QueueUnit::Frames { self.frames / frames } else { self.frames };
+        of_queue.min(of_memory).min(self.completions)
+    }
+
+    fn fits(self, lab: &Lab<'_>, len: usize, count: usize) -> bool {
+        len <= lab.device.caps().max_message as usize && self.messages(len) >= count
+    }
+}
+
+/// Streams messages one way, and both ways at once, for at least `time` each
 async fn stream(
     lab: &mut Lab<'_>,
-    what: &'static str,
     len: usize,
-    count: usize,
+    depth: usize,
+    window: usize,
+    time: Duration,
 ) -> Result<(), CalibrateError> {
-    let fail = |error| CalibrateError::Verb { stage: STAGE, error };
-    let mut station = lab.pair(STAGE, 512, (count + 2) * len).await?;
-    // Behind the memory of the sends.
-    station.recv(count * len..count * len + 8).map_err(fail)?;
-    if let Err(CalibrateError::PeerFailed(why)) = lab.ask(Request::Stream { count, len }).await {
-        lab.findings.figure(what, format_args!("the queues of the device do not hold them: {why}"));
-        return Ok(());
-    }
-    let start = lab.now();
-    for _ in 0..count {
-        if let Err(error) = station.send(len) {
-            lab.findings.figure(what, format_args!("the queues of the device do not hold them: {error}"));
-            // The peer waits in vain, and says so.
-            return match lab.reply().await {
-                Err(CalibrateError::PeerFailed(_)) => Ok(()),
-                reply => reply.map(drop),
-            };
+    let mut rates = [0.0; 2];
+    for (rate, is_both_ways) in rates.iter_mut().zip([false, true]) {
+        let mut count = (BYTES / len).max(LEAST);
+        loop {
+            let flow = Flow { count, len, depth, window, is_both_ways };
+            match once(lab, &flow).await? {
+                Ok(found) => *rate = found,
+                Err(why) => {
+                    lab.findings.leave_goodput(len, &why);
+                    return Ok(());
+                }
+            }
+            let lasting = (*rate * time.as_nanos() as f64 / len as f64) as usize;
+            if count >= lasting / 2 {
+                break;
+            }
+            count = lasting.min(MOST);
         }
     }
-    station.received(STAGE).await?;
-    let took = lab.now() - start;
-    lab.reply().await?;
-    let rate = (count * len) as f64 / (took.as_nanos() as f64).max(1.0);
-    lab.findings.figure(what, format_args!("{rate:.2}, with the answer to the last"));
+    let [one_way, both_ways] = rates;
+    lab.findings.goodput.push(Goodput { bytes: len, depth, one_way, both_ways });
     Ok(())
+}
+
+/// The rate of a stream, of the slower way if there are two, in GB/s; the reason if the device does not carry it
+async fn once(lab: &mut Lab<'_>, flow: &Flow) -> Result<Result<f64, String>, CalibrateError> {
+    let mut station = lab.pair(STAGE, FRAMES, (flow.window + 1) * flow.len).await?;
+    if flow.is_both_ways
+        && let Err(error) = flow.prepare(&mut station)
+    {
+        return Ok(Err(error.to_string()));
+    }
+    match lab.ask(Request::Flow(*flow)).await {
+        Err(CalibrateError::PeerFailed(why)) => return Ok(Err(why)),
+        asked => drop(asked?),
+    }
+    let here = flow.run(&mut station, STAGE, true).await;
+    let (here, nanoseconds) = match (here, lab.reply().await) {
+        (Ok(here), Ok(Reply::Took { nanoseconds })) => (here, nanoseconds),
+        (Err(CalibrateError::Verb { error, .. }), Ok(_) | Err(CalibrateError::PeerFailed(_))) => {
+            return Ok(Err(error.to_string()));
+        }
+        (Ok(_), Err(CalibrateError::PeerFailed(why))) => return Ok(Err(why)),
+        (_, Err(CalibrateError::PeerGone)) => return Err(CalibrateError::PeerGone),
+        (Err(error), _) | (_, Err(error)) => return Err(error),
+        (Ok(_), Ok(_)) => return Err(CalibrateError::NotCalibrate),
+    };
+    // Without the first message: the time begins when it has arrived.
+    let bytes = ((flow.count - 1) * flow.len) as f64;
+    let there = bytes / nanoseconds.iter().sum::<u64>().max(1) as f64;
+    let here = bytes / (here.as_nanos() as f64).max(1.0);
+    Ok(Ok(if flow.is_both_ways { there.min(here) } else { there }))
+}
+
+/// Enters the time of a frame as it is in the longest messages, if their stream keeps the cable busy
+fn sustained(lab: &mut Lab<'_>) {
+    let findings = &mut lab.findings;
+    if findings.profile.decided("timing.frame_ns") != Some(Decided::Measured) {
+        return;
+    }
+    let is_busy = |row: &&Goodput| row.bytes >= 16 * FRAME && row.depth * row.bytes >= BUSY;
+    let Some(row) = findings.goodput.iter().rfind(is_busy).copied() else { return };
+    let message = findings.profile.model.timing.per_message_ns as f64;
+    let frame_ns = (row.bytes as f64 / row.one_way - message) / (row.bytes / FRAME) as f64;
+    super::timing::enter_frame(findings, frame_ns);
+    let why = format!(
+        "sustained by messages of {} bytes, {} at once: {:.2} GB/s",
+        row.bytes, row.depth, row.one_way
+    );
+    findings.profile.remark("timing.frame_ns", &why);
 }

@@ -48,6 +48,13 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     }
 }
 
+/// Decides nothing: the port connects no queue pairs
+pub(super) fn skip(lab: &mut Lab<'_>) {
+    for field in ["rules.idle_death", "rules.idle_death_spoils"] {
+        lab.findings.leave(field, "the port was wedged before");
+    }
+}
+
 /// Lets queue pairs rest for times from `lives` to `dies`; returns the longest that one lived for, and the shortest that one died after
 async fn round(
     lab: &mut Lab<'_>,

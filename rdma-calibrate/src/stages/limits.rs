@@ -1,10 +1,13 @@
-//! How many objects there are
+//! How many objects there are, and the limits that the device states
 
 use rdma_core::{Cause, CompletionQueue as _, Device, Error, FRAME, QpInit};
+use rdma_sim::profile::{Decided, Profile};
 
 use crate::error::CalibrateError;
 use crate::lab::Lab;
+use crate::machine::Path;
 use crate::message::Request;
+use crate::plan::{How, PLAN};
 use crate::station::{ALL_ACCESS, Memory};
 
 /// The most that are made: more are no limit that a program meets.
@@ -31,7 +34,48 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     enter(lab, "caps.max_cq", cqs);
     let regions = count(MOST_REGIONS, || Memory::register(&lab.calls, &lab.device, 0, FRAME, ALL_ACCESS));
     enter(lab, "caps.max_mr", regions);
+    // The calibration has a protection domain of its own.
+    let domains = count(MOST - 1, || lab.open(Path::default())).map(|count| count + 1);
+    enter(lab, "caps.max_pd", domains);
+    state(lab);
     Ok(())
+}
+
+/// Enters the limits that no experiment looks for as the device states them, and remarks where a count is another one
+fn state(lab: &mut Lab<'_>) {
+    let mut device =
+        Profile::named(lab.findings.profile.base()).expect("the base is a profile of the simulator");
+    device.model.caps = lab.device.caps().clone();
+    for plan in PLAN.iter().filter(|plan| plan.field.starts_with("caps.")) {
+        let stated = device.value(plan.field).unwrap_or_default();
+        let findings = &mut lab.findings;
+        let before = findings.profile.value(plan.field).unwrap_or_default();
+        match plan.how {
+            How::Decided => match findings.profile.decided(plan.field) {
+                // Such as more than were counted.
+                Some(Decided::Undecided) => {
+                    let why = findings.profile.why(plan.field).unwrap_or_default();
+                    let why = format!("the device states it; {why}");
+                    findings.decide(plan.field, stated);
+                    findings.profile.remark(plan.field, &why);
+                }
+                _ if before != stated => {
+                    findings.profile.remark(plan.field, &format!("the device states {stated}"));
+                }
+                _ => (),
+            },
+            How::Stated => {
+                findings.decide(plan.field, stated);
+                findings.profile.remark(plan.field, "the device states it");
+            }
+            // Of another kind than the base, such as a network adapter.
+            How::Unseen(_) if before != stated => {
+                findings.decide(plan.field, stated);
+                findings.profile.remark(plan.field, "the library states it, by the kind of the device");
+            }
+            _ => (),
+        }
+    }
 }
 
 /// Makes at most `most` objects; returns how many there are when the device has no more of them

@@ -29,7 +29,7 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
             Stage::Memory => memory::run(lab)?,
             Stage::Connecting => connecting::run(lab).await?,
             Stage::Timing => timing::run(lab).await?,
-            Stage::Figures => figures::run(lab).await?,
+            Stage::Figures => figures::run(lab, options.stream_time).await?,
             Stage::Verbs => verbs::run(lab).await?,
             Stage::Delivery => delivery::run(lab).await?,
             Stage::Limits => limits::run(lab).await?,
@@ -37,6 +37,7 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
             Stage::Fixed => fixed::run(lab).await?,
             Stage::Failing => failing::run(lab).await?,
             Stage::ErrorState => memory::after_error(lab)?,
+            Stage::IdleDeath if lab.findings.wedged.is_some() => idle::skip(lab),
             Stage::IdleDeath => idle::run(lab).await?,
         }
     }
@@ -65,11 +66,12 @@ impl Stage {
         Self::Memory,
         Self::Connecting,
         Self::Timing,
-        Self::Figures,
         Self::Verbs,
         Self::Delivery,
         Self::Limits,
         Self::Queues,
+        // Once it is known what queues hold.
+        Self::Figures,
         Self::Fixed,
         Self::Failing,
         Self::IdleDeath,

@@ -38,11 +38,15 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let longest = (lab.device.caps().max_message as usize / FRAME) as u32;
     let mut grants = Vec::new();
     if overflows {
+        let most = longest.min(max);
         let mut is_counted_in_frames = false;
         for frames in asked {
-            let fits = longest_accepted(lab, frames, longest.min(max)).await?;
-            is_counted_in_frames |= fits < longest.min(max);
-            grants.push((frames, fits));
+            let fits = longest_accepted(lab, frames, most).await?;
+            is_counted_in_frames |= fits < most;
+            // The longest message of the device shows only that a queue accepts as much.
+            if fits < most || most == max {
+                grants.push((frames, fits));
+            }
         }
         if !is_counted_in_frames {
             grants.clear();

@@ -11,7 +11,9 @@ use std::time::Duration;
 use rdma_core::{Device, FRAME, Time};
 use rdma_sim::LineRate;
 
+use crate::Findings;
 use crate::error::CalibrateError;
+use crate::findings::RoundTrips;
 use crate::lab::Lab;
 use crate::message::{Reply, Request};
 use crate::serve::slot;
@@ -19,7 +21,7 @@ use crate::serve::slot;
 const STAGE: &str = "timing";
 /// A message that is short beside everything else.
 const SHORT: usize = 8;
-const PINGS: usize = 400;
+pub(super) const PINGS: usize = 400;
 const SENDS: usize = 50;
 const RELAYS: usize = 30;
 /// Messages that are posted at once.
@@ -28,6 +30,11 @@ const BATCH: usize = 32;
 const CREDIT_ROUNDS: usize = 16;
 /// The frames of a long message.
 const LONG: usize = 64;
+/// The frames of messages that are posted at once, in batches that each queue holds, and how many are in a batch.
+const STREAM: (usize, usize) = (16, 8);
+
+/// The part of the time of a frame from which on the time of a message beside its bytes counts as hidden.
+const HIDDEN: f64 = 0.02;
 
 /// The parts of the way of a message.
 const PARTS: [&str; 4] =
@@ -41,6 +48,8 @@ struct Measured {
     send: [f64; 2],
     /// Between the completions of sends that were posted at once, short and a frame long.
     spacing: [f64; 2],
+    /// Between messages of several frames; `None` if messages of the device are one frame.
+    stream: Option<f64>,
     relay: f64,
     /// The shortest time of a receive for which a send waits: without jitter.
     credit: f64,
@@ -48,10 +57,17 @@ struct Measured {
 }
 
 pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
-    let ping = ping(lab).await?;
+    let mut pings = ping(lab, SHORT, PINGS).await?;
+    lab.findings.round_trips.push(RoundTrips::of(SHORT, pings.clone()));
+    let ping = median(&mut pings);
     let long = LONG.min(lab.device.caps().max_message as usize / FRAME).max(1) * FRAME;
     let send = [send(lab, SHORT).await?, send(lab, long).await?];
-    let spacing = [spacing(lab, SHORT).await?, spacing(lab, FRAME).await?];
+    let (frames, batch) = STREAM;
+    let stream = match long.min(frames * FRAME) {
+        len if len == frames * FRAME => Some(spacing(lab, len, batch).await?),
+        _ => None,
+    };
+    let spacing = [spacing(lab, SHORT, BATCH).await?, spacing(lab, FRAME, BATCH).await?];
     let (mut credits, relay) = if lab.device.caps().send_waits_for_receive {
         (credits(lab).await?, Some(relay(lab).await?))
     } else {
@@ -60,49 +76,77 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     lab.findings.figure("round trip of 8 bytes, median", micros(ping));
     lab.findings.figure("send of 8 bytes until its completion, median", micros(send[0]));
     let Some(relay) = relay else {
+        lab.findings.decide("caps.send_waits_for_receive", false);
+        lab.findings
+            .profile
+            .remark("caps.send_waits_for_receive", "the library states it, by the kind of the device");
         lab.findings.figure("constants", "not measured: the device loses sends that find no receive");
         return Ok(());
     };
+    // Each of them has waited, and has arrived.
+    lab.findings.decide("caps.send_waits_for_receive", true);
     let jitter = jitter(&mut credits);
     lab.findings.figure("receive for a send that waits, median", micros(median(&mut credits)));
     let credit = credits[0];
-    enter(lab, &Measured { ping, send, spacing, relay, credit, jitter }, long);
+    enter(lab, &Measured { ping, send, spacing, stream, relay, credit, jitter }, long);
     Ok(())
 }
 
 /// Enters the constants that follow from what was measured
 fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
-    let Measured { ping, send, spacing, relay, credit, jitter } = *measured;
+    let Measured { ping, send, spacing, stream, relay, credit, jitter } = *measured;
     // The bytes of a frame on the wire are to those of a short message as in the simulator.
     let wire = |len| LineRate::TB5.wire_bytes(len) as f64;
     let share = wire(SHORT) / wire(FRAME);
-    let frame_ns = ((spacing[1] - spacing[0]) / (1.0 - share)).max(0.0);
+    let frame_ns = match stream {
+        // Of longer messages, because the time of a message before its first frame may be hidden.
+        Some(stream) => (stream - spacing[1]) / (STREAM.0 - 1) as f64,
+        None => (spacing[1] - spacing[0]) / (1.0 - share),
+    };
+    let frame_ns = frame_ns.max(0.0);
     let short_ns = frame_ns * share;
-    let message = (spacing[0] - short_ns).max(0.0);
+    let alone = (spacing[0] - short_ns).max(0.0);
+    // Of a message of one frame, what is not its bytes: less than of a short one if the bytes of the message before it still travel.
+    let of_frame = (spacing[1] - frame_ns).max(0.0);
+    let is_hidden = alone - of_frame > HIDDEN * spacing[1];
+    let message = if is_hidden { of_frame } else { alone };
     let is_timed = frame_ns > 1.0;
     let findings = &mut lab.findings;
     findings.decide("timing.line_rate", is_timed);
     if is_timed {
+        enter_frame(findings, frame_ns);
         findings.figure("payload rate of full frames, GB/s", format_args!("{:.2}", FRAME as f64 / frame_ns));
+    } else {
+        findings.leave("timing.frame_ns", "bytes take no time");
     }
     findings.decide("timing.per_message_ns", message.round() as u64);
+    if is_hidden {
+        let why =
+            format!("of messages of a frame; of those of 8 bytes, {alone:.0} ns, which longer ones hide");
+        findings.profile.remark("timing.per_message_ns", &why);
+    }
     findings.decide("timing.jitter_ns", jitter.round() as u64);
 
     // The long message takes so much longer only if its send completes when it has left.
     let longer = (long / FRAME) as f64 * frame_ns - short_ns;
-    let departs = send[1] - send[0] > longer / 2.0;
-    if is_timed {
+    let departs = if is_timed {
+        send[1] - send[0] > longer / 2.0
+    } else {
+        // No message leaves in less time than is between two.
+        send[0].min(relay / 2.0) >= spacing[0]
+    };
+    if is_timed || !departs {
         findings.decide("rules.send_completion", if departs { "departure" } else { "hand-off" });
     } else {
         findings.leave("rules.send_completion", "bytes take no time");
     }
     let credit = credit - message - short_ns;
-    let set = |findings: &mut crate::Findings, values: [(&'static str, f64); 3]| {
+    let set = |findings: &mut Findings, values: [(&'static str, f64); 3]| {
         for (field, value) in values {
             findings.decide(field, value.max(0.0).round() as u64);
         }
     };
-    if is_timed && !departs {
+    if !departs {
         let (doorbell, propagation) = (send[0], relay / 2.0);
         set(
             findings,
@@ -153,6 +197,12 @@ fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
     }
 }
 
+/// Enters what a frame takes on this cable
+pub(super) fn enter_frame(findings: &mut Findings, frame_ns: f64) {
+    let rate = findings.port.bits_per_second as f64 / LineRate::TB5.bits_per_second as f64;
+    findings.decide("timing.frame_ns", (frame_ns * rate).round() as u64);
+}
+
 fn failed(error: rdma_core::Error) -> CalibrateError {
     CalibrateError::Verb { stage: STAGE, error }
 }
@@ -185,24 +235,24 @@ fn jitter(samples: &mut [f64]) -> f64 {
     if all > 1.5 * most + 10.0 { most } else { all }
 }
 
-/// The median of round trips of short messages
-async fn ping(lab: &mut Lab<'_>) -> Result<f64, CalibrateError> {
-    let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
+/// Round trips of messages of `len` bytes
+pub(super) async fn ping(lab: &mut Lab<'_>, len: usize, rounds: usize) -> Result<Vec<f64>, CalibrateError> {
+    let mut station = lab.pair(STAGE, 64, 4 * len + (1 << 16)).await?;
     for number in 0..2 {
-        station.recv(slot(number, SHORT)).map_err(failed)?;
+        station.recv(slot(number, len)).map_err(failed)?;
     }
-    lab.ask(Request::Echo { rounds: PINGS, len: SHORT }).await?;
-    let mut times = Vec::with_capacity(PINGS);
-    for round in 0..PINGS {
+    lab.ask(Request::Echo { rounds, len }).await?;
+    let mut times = Vec::with_capacity(rounds);
+    for round in 0..rounds {
         let start = lab.now();
-        station.send(SHORT).map_err(failed)?;
+        station.send(len).map_err(failed)?;
         station.received(STAGE).await?;
         times.push(ns(start, lab.now()));
-        station.recv(slot(round % 2, SHORT)).map_err(failed)?;
+        station.recv(slot(round % 2, len)).map_err(failed)?;
         station.sent(STAGE).await?;
     }
     lab.reply().await?;
-    Ok(median(&mut times))
+    Ok(times)
 }
 
 /// The median of the time from the post of a message until its send completes
@@ -221,21 +271,22 @@ async fn send(lab: &mut Lab<'_>, len: usize) -> Result<f64, CalibrateError> {
 }
 
 /// The mean time between the completions of sends that were posted at once
-async fn spacing(lab: &mut Lab<'_>, len: usize) -> Result<f64, CalibrateError> {
-    let mut station = lab.pair(STAGE, 64, (BATCH + 2) * FRAME).await?;
+async fn spacing(lab: &mut Lab<'_>, len: usize, batch: usize) -> Result<f64, CalibrateError> {
+    let frames = (batch * rdma_core::frames(len)).max(64);
+    let mut station = lab.pair(STAGE, frames as u32, (batch + 2) * len.max(FRAME)).await?;
     let mut times = Vec::new();
     for _ in 0..5 {
-        lab.ask(Request::Recv { count: BATCH, len }).await?;
-        for _ in 0..BATCH {
+        lab.ask(Request::Recv { count: batch, len }).await?;
+        for _ in 0..batch {
             station.send(len).map_err(failed)?;
         }
         station.sent(STAGE).await?;
         let first = lab.now();
-        for _ in 1..BATCH {
+        for _ in 1..batch {
             station.sent(STAGE).await?;
         }
-        times.push(ns(first, lab.now()) / (BATCH - 1) as f64);
-        lab.ask(Request::Received { count: BATCH }).await?;
+        times.push(ns(first, lab.now()) / (batch - 1) as f64);
+        lab.ask(Request::Received { count: batch }).await?;
     }
     Ok(median(&mut times))
 }

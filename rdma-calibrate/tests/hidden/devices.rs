@@ -10,7 +10,7 @@ const WORDS: &[(&str, &[&str])] = &[
     ("rules.completion_events", &["true", "false"]),
     ("rules.early_receives", &["from-init", "from-rtr", "from-rts"]),
     ("rules.error_keeps_mappings", &["true", "false"]),
-    ("rules.failed_rtr_wedges", &["never", "5", "8"]),
+    ("rules.failed_rtr_wedges", &["never", "never", "1", "2", "3", "4", "8"]),
     ("rules.frame_match", &["exact", "fits"]),
     ("rules.gids_move", &["true", "false"]),
     ("rules.idle_death", &["never", "1380s", "600s"]),
@@ -32,9 +32,12 @@ const WORDS: &[(&str, &[&str])] = &[
     ("rules.unresolved", &["not-permitted", "timed-out"]),
     ("rules.uc_write", &["as-send", "refused"]),
     ("caps.max_cq", &["5", "11"]),
+    ("caps.max_cqe", &["2048", "4096"]),
+    ("caps.max_message", &["16773120", "1048576", "4096"]),
     ("caps.max_mr", &["20", "100"]),
+    ("caps.max_pd", &["4", "6", "11"]),
     ("caps.max_qp", &["4", "10", "12"]),
-    ("caps.max_message", &["16773120", "4096"]),
+    ("caps.max_queue_frames", &["2047", "4095"]),
 ];
 
 /// The least and the most that a constant may be
@@ -45,6 +48,7 @@ const RANGES: &[(&str, u32, u32)] = &[
     ("timing.delivery_ns", 200, 6_000),
     ("timing.jitter_ns", 0, 1_000),
     ("timing.send_completion_ns", 50, 3_000),
+    ("timing.frame_ns", 380, 1_200),
     ("timing.unresolved_rtr_ns", 1_000, 2_000_000_000),
     ("timing.open_ns", 2, 5_000_000),
     ("timing.create_ns", 2, 1_000_000),
@@ -64,13 +68,19 @@ pub(crate) fn secret(seed: u64) -> Model {
     for (field, words) in WORDS {
         // One device in four keeps the longest messages to a frame: fewer experiments work there.
         let word = match *field {
-            "caps.max_message" => words[usize::from(choices.pick(4) == 0)],
+            "caps.max_message" => words[choices.pick(4).saturating_sub(1) as usize],
             _ => words[choices.pick(words.len() as u32) as usize],
         };
         set(&mut profile, field, word);
     }
     for (field, least, most) in RANGES {
         set(&mut profile, field, &(least + choices.pick(most - least + 1)).to_string());
+    }
+    // Most bounds of the payload are none: what is measured is all of them together.
+    let bounds = [("timing.ip_percent", [0, 10, 30, 60]), ("timing.mac_bytes_per_us", [0, 0, 2_500, 6_000])];
+    for (field, values) in bounds {
+        let value = if choices.pick(2) == 0 { 0 } else { values[choices.pick(4) as usize] };
+        set(&mut profile, field, &value.to_string());
     }
     if choices.pick(8) == 0 {
         set(&mut profile, "timing.line_rate", "false");

@@ -24,6 +24,9 @@ use crate::{progress, recorded};
 /// The longest time of a verb. A transition to RTR without a neighbour takes a second.
 const LONGEST_VERB: Duration = Duration::from_secs(15);
 
+/// How long each stream lasts that measures a rate, of which there are some twenty
+const STREAM_TIME: Duration = Duration::from_millis(200);
+
 /// A device of this machine
 struct RealDevice {
     provider: Arc<Provider>,
@@ -73,7 +76,7 @@ pub(super) fn ask(args: &Arguments, host: &Host, output: Output) -> Result<()> {
     let files = Files::require_writable(&args.out, None)?;
     let (provider, name) = device(args.device.as_deref())?;
     let interrupt = Interrupt::listen()?;
-    let options = Options::default().with(args.idle_death, args.error_state);
+    let options = Options::default().with(args.idle_death, args.error_state).with_stream_time(STREAM_TIME);
     let simulated = provider.simulated_profile();
     let mut findings = runtime()?.block_on(async {
         let connecting = connect(host, args.port(), "tb5 calibrate --listen");

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, is_standard, shown};
 use crate::file::{require_other, require_writable, write_all};
-use crate::report::{Output, SIMULATOR, plain, with_sources};
+use crate::report::{Output, SIMULATOR, note, plain, with_sources};
 
 #[derive(Debug, Serialize)]
 struct Outcome {
@@ -28,6 +28,8 @@ struct Outcome {
     page_file: Option<String>,
     contradictions: Vec<&'static str>,
     fields: BTreeMap<&'static str, Field>,
+    /// `None` if the port connects.
+    wedged_port: Option<String>,
 }
 
 /// A field of the model
@@ -108,6 +110,7 @@ fn print(
         page_file: page.map(|page| page.display().to_string()),
         contradictions: findings.contradictions(),
         fields: Profile::fields().filter_map(field).collect(),
+        wedged_port: findings.wedged.clone(),
     };
     let count = |word| outcome.fields.values().filter(|field| field.decided == word).count().to_string();
     let contradictions = match &outcome.contradictions[..] {
@@ -130,5 +133,7 @@ fn print(
         ("profile", outcome.profile_file.clone()),
     ];
     let page = outcome.page_file.iter().map(|page| ("page", page.clone()));
-    output.outcome(&outcome, rows.into_iter().chain(page))
+    output.outcome(&outcome, rows.into_iter().chain(page))?;
+    findings.wedged.iter().for_each(|wedged| note(wedged));
+    Ok(())
 }

@@ -25,12 +25,9 @@ pub(crate) struct Links {
 
 struct Cable {
     rate: LineRate,
-    /// Bytes take time.
-    is_timed: bool,
+    timing: Timing,
     /// Of its rate that is left, in percent.
     percent: u32,
-    /// Of that, what Thunderbolt networking takes, in percent.
-    ip_percent: u32,
     /// How long a full frame occupies the cable as it is now.
     full_frame_ns: u64,
     /// By the end that transmits.
@@ -110,9 +107,8 @@ impl Cable {
     fn new(rate: LineRate, timing: &Timing) -> Self {
         let mut cable = Self {
             rate,
-            is_timed: timing.line_rate,
+            timing: timing.clone(),
             percent: 100,
-            ip_percent: timing.ip_percent.min(99),
             full_frame_ns: 0,
             transmitters: Default::default(),
         };
@@ -122,8 +118,9 @@ impl Cable {
 
     /// How long a frame of `len` bytes of payload occupies the cable as it is now
     fn frame_ns(&self, len: usize) -> u64 {
-        let ns = if self.is_timed { self.rate.frame_ns(len) } else { 0 };
-        let left = u64::from(self.percent) * u64::from(100 - self.ip_percent);
+        let ns = self.timing.line_ns(self.rate, len);
+        // Thunderbolt networking takes its part of what is left.
+        let left = u64::from(self.percent) * u64::from(100 - self.timing.ip_percent.min(99));
         if left == 10_000 { ns } else { ns * 10_000 / left }
     }
 }

@@ -121,6 +121,7 @@ fields! {
         jitter_ns in |ns| ns < 1_000_000_000, "nanoseconds of less than a second",
         send_completion_ns in is_time, "nanoseconds of at most an hour",
         line_rate,
+        frame_ns in |ns| (1..1_000_000_000).contains(&ns), "nanoseconds from 1 to 999999999",
         unresolved_rtr_ns in is_time, "nanoseconds of at most an hour",
         verbs_block_tasks,
         verbs_take_time,

@@ -42,12 +42,13 @@ fn each_part_of_the_way_takes_its_time() {
         Model::tb5().timing;
     let left = doorbell_ns + per_message_ns + 2 * LineRate::TB5.frame_ns(FRAME);
     assert_eq!(plain, [left + propagation_ns + delivery_ns, left + send_completion_ns]);
-    let table: [(Change, [u64; 2]); 5] = [
+    let table: [(Change, [u64; 2]); 6] = [
         (|timing| timing.doorbell_ns += 7, [7, 7]),
         (|timing| timing.per_message_ns += 7, [7, 7]),
         (|timing| timing.propagation_ns += 7, [7, 0]),
         (|timing| timing.delivery_ns += 7, [7, 0]),
         (|timing| timing.send_completion_ns += 7, [0, 7]),
+        (|timing| timing.frame_ns += 7, [14, 14]),
     ];
     for (change, more) in table {
         let model = timed(|timing| {

@@ -70,9 +70,9 @@ rules! {
     "full-duplex", Documented by "Thunderbolt specifications; pytorch PR 181087", uncounted as "every message has it",
         shown by both_directions_carry_at_once;
 
-    /// A Thunderbolt 5 link carries 9.2 GB/s of payload in full frames: calibrated with the highest rate that was measured
-    /// through MLX.
-    "throughput", Assumed by "pytorch PR 181087", uncounted as "every message has it",
+    /// A full frame occupies a Thunderbolt 5 link for 445 ns, which is 9.2 GB/s of payload: calibrated with the highest rate that was
+    /// measured through MLX.
+    "throughput", Assumed by "pytorch PR 181087", set by Timing::frame_ns, uncounted as "every message has it",
         shown by a_tb5_cable_carries_9_2_gb_per_second;
 
     /// A ping of 8 bytes takes 12 µs: calibrated, between the published 10 µs and 13 µs; how it divides into parts is not known.

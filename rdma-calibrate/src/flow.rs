@@ -1,0 +1,90 @@
+//! Streams of messages, one way or both ways at once
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdma_async::time::sleep;
+use rdma_core::{Cause, Error, Opcode, Time, Verb};
+use serde::{Deserialize, Serialize};
+
+use crate::error::CalibrateError;
+use crate::serve::slot;
+use crate::station::{PATIENCE, Station};
+
+/// How long a full queue is left alone.
+const MOMENT: Duration = Duration::from_micros(1);
+
+/// A stream of messages of one length
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct Flow {
+    /// How many messages
+    pub(crate) count: usize,
+    /// Their length
+    pub(crate) len: usize,
+    /// How many sends are posted at once
+    pub(crate) depth: usize,
+    /// How many receives are posted at once
+    pub(crate) window: usize,
+    /// Whether the side that answers sends as many, from the first message that arrives on
+    pub(crate) is_both_ways: bool,
+}
+
+impl Flow {
+    /// Posts the receives with which the stream begins
+    pub(crate) fn prepare(&self, station: &mut Station) -> Result<(), Error> {
+        (0..self.window.min(self.count)).try_for_each(|number| station.recv(slot(number, self.len)))
+    }
+
+    /// Sends and receives; returns the time from the first received message to the last
+    ///
+    /// The side that asks receives only a stream of both ways, and the side that answers sends only then.
+    pub(crate) async fn run(
+        &self,
+        station: &mut Station,
+        stage: &'static str,
+        is_asking: bool,
+    ) -> Result<Duration, CalibrateError> {
+        let verb = |error| CalibrateError::Verb { stage, error };
+        let runtime = Arc::clone(station.runtime());
+        let count_if = |condition| if condition { self.count } else { 0 };
+        let (sends, receives) =
+            (count_if(is_asking || self.is_both_ways), count_if(!is_asking || self.is_both_ways));
+        let (mut posted, mut sent, mut received) = (0, 0, 0);
+        let mut first = None::<Time>;
+        let mut progress = runtime.now();
+        let mut last = progress;
+        while sent < sends || received < receives {
+            let may_send = is_asking || received > 0;
+            let mut is_full = false;
+            while may_send && !is_full && posted < sends && posted - sent < self.depth {
+                match station.send(self.len) {
+                    Ok(_) => posted += 1,
+                    Err(error) if error.cause == Cause::QueueFull => is_full = true,
+                    Err(error) => return Err(verb(error)),
+                }
+            }
+            // A send that completes before its message has left still takes its place in the queue.
+            if is_full && posted == sent {
+                if runtime.now() - progress >= PATIENCE {
+                    return Err(verb(Error::new(Verb::PostSend, Cause::QueueFull)));
+                }
+                sleep(&*runtime, MOMENT).await;
+                continue;
+            }
+            let completed = station.next_completed(stage).await?;
+            progress = runtime.now();
+            if completed != Opcode::Recv {
+                sent += 1;
+                continue;
+            }
+            last = progress;
+            first.get_or_insert(last);
+            let next = received + self.window;
+            if next < receives {
+                station.recv(slot(next % self.window, self.len)).map_err(verb)?;
+            }
+            received += 1;
+        }
+        Ok(first.map_or(Duration::ZERO, |first| last - first))
+    }
+}

@@ -1,0 +1,93 @@
+//! Whether the round trips and the rates of a calibration are those of the device
+
+use rdma_calibrate::{Findings, Goodput};
+use rdma_sim::Model;
+use rdma_sim::profile::Decided;
+use rdma_sim::rules::SendCompletion;
+
+use crate::judge::occupied;
+
+/// By how much a figure may differ
+const CLOSE: f64 = 0.05;
+
+#[track_caller]
+fn assert_within(most: f64, what: &str, truth: f64, found: f64) {
+    assert!((found / truth - 1.0).abs() < most, "{what} is {truth}, found {found}");
+}
+
+/// Fails unless the rates are those that follow from the constants of `secret`, which are independent of what was measured, within 5 %
+#[track_caller]
+pub(crate) fn assert_figures(seed: u64, secret: &Model, found: &Findings) {
+    let t = &secret.timing;
+    let way = t.doorbell_ns + t.propagation_ns + t.delivery_ns;
+    let latency = (2 * (way + u64::from(t.jitter_ns) + t.send_completion_ns)) as f64;
+    let rows = |bytes| found.goodput.iter().filter(move |row| row.bytes == bytes);
+    for bytes in [4096, 16_384, 65_536, 262_144, 1_048_576] {
+        let is_missing = found.goodput_missing.iter().any(|(missing, _)| *missing == bytes);
+        assert_ne!(
+            rows(bytes).count() > 0,
+            is_missing,
+            "seed {seed}: {bytes} bytes: {:?}",
+            found.goodput_missing
+        );
+        let message = occupied(secret, bytes) as f64;
+        // Receives are posted as deep as sends at most, so that the stream waits for none of these.
+        let deepest = rows(bytes).map(|row| row.depth).max().unwrap_or(0) as f64;
+        for row in rows(bytes) {
+            let one = t.doorbell_ns as f64 + message + t.send_completion_ns as f64;
+            let hands_off = secret.rules.send_completion == SendCompletion::HandOff;
+            let expected = match row.depth {
+                1 if !hands_off && deepest * one > 2.0 * (latency + message) => one,
+                depth if depth as f64 * message > 2.0 * (latency + message) => message,
+                _ => continue,
+            };
+            for rate in [row.one_way, row.both_ways] {
+                let what = format!("seed {seed}: GB/s of {} messages of {bytes} bytes at once", row.depth);
+                assert_within(CLOSE, &what, bytes as f64 / expected, rate);
+            }
+        }
+    }
+    assert_eq!(found.round_trips[0].bytes, 8, "seed {seed}");
+    for trips in &found.round_trips {
+        assert!(trips.ns.is_sorted(), "seed {seed}: {trips:?}");
+        let message = occupied(secret, trips.bytes) as f64;
+        let least = 2.0 * (way as f64 + message);
+        let jitter = f64::from(t.jitter_ns);
+        let [shortest, .., longest] = trips.ns;
+        // Each has the jitter of two deliveries.
+        let is_shortest = (least - 1.0..=least + jitter / 4.0 + 1.0).contains(&shortest);
+        let is_longest = (least + 1.5 * jitter - 1.0..=least + 2.0 * jitter + 1.0).contains(&longest);
+        assert!(is_shortest && is_longest, "seed {seed}: {trips:?}, at least {least}");
+    }
+}
+
+/// Fails unless both have the same figures, within 5 %, or 10 % where a bound hides the time of messages
+#[track_caller]
+pub(crate) fn assert_same_figures(seed: u64, device: &Findings, simulated: &Findings) {
+    // A profile has no bound that hides what a message takes beside its bytes: a message that follows no other one takes that, too.
+    let why = device.profile.why("timing.per_message_ns").unwrap_or_default();
+    let most = if why.contains("hide") { 2.0 * CLOSE } else { CLOSE };
+    // A device whose queues refuse nothing does not show how much they hold, so that other depths are measured.
+    for truth in &device.goodput {
+        let is_same = |row: &&Goodput| (row.bytes, row.depth) == (truth.bytes, truth.depth);
+        let Some(found) = simulated.goodput.iter().find(is_same) else {
+            assert_ne!(device.profile.decided("rules.queue_grant"), Some(Decided::Measured), "seed {seed}");
+            continue;
+        };
+        let what = format!("seed {seed}: {truth:?}");
+        for (truth, found) in [(truth.one_way, found.one_way), (truth.both_ways, found.both_ways)] {
+            assert_within(most, &what, truth, found);
+        }
+    }
+    assert_eq!(device.round_trips.len(), simulated.round_trips.len(), "seed {seed}");
+    for (truth, found) in device.round_trips.iter().zip(&simulated.round_trips) {
+        for (truth, found) in truth.ns.into_iter().zip(found.ns) {
+            assert_within(
+                most,
+                &format!("seed {seed}: a round trip of {} bytes", device.round_trips[0].bytes),
+                truth,
+                found,
+            );
+        }
+    }
+}
