@@ -23,7 +23,7 @@ use super::sleep_flag::SleepFlag;
 /// Identifies the file and its version: other versions do not share memory with this one
 const MAGIC: u64 = {
     let (version, mut hash, mut at) =
-        (env!("CARGO_PKG_VERSION").as_bytes(), u64::from_le_bytes(*b"rdmasim5"), 0);
+        (env!("CARGO_PKG_VERSION").as_bytes(), u64::from_le_bytes(*b"rdmasim6"), 0);
     while at < version.len() {
         hash = (hash ^ version[at] as u64).wrapping_mul(0x0100_0000_01b3);
         at += 1;
@@ -72,6 +72,9 @@ struct Header {
     ports: [PortCounters; MAX_PORTS * MAX_PROCESSES],
     /// For each port and kind, how many objects each process has, 16 bits for each.
     objects: [AtomicU64; MAX_PORTS * OBJECT_KINDS],
+    /// For each port, the protection domains that ended processes have leaked, and in the upper half the restart of the host that
+    /// they were leaked after.
+    leaked: [AtomicU64; MAX_PORTS],
 }
 
 /// A process of a host
@@ -82,6 +85,8 @@ pub(crate) struct Slot {
     /// Grows with each process that claims the slot.
     pub(crate) incarnation: AtomicU32,
     pub(crate) sleep_flag: SleepFlag,
+    /// How often the host had restarted when the process claimed the slot.
+    pub(crate) boots: AtomicU32,
     /// When the process started, in the unit of the system; stored before `pid`.
     pub(crate) started: AtomicU64,
     pub(crate) lateness: LatenessCounters,
@@ -295,6 +300,11 @@ impl Segment {
     /// How many objects of a kind the processes of a host have on one of its ports: 16 bits for each process
     pub(super) fn objects(&self, port: usize, kind: usize) -> &AtomicU64 {
         &self.header().objects[port * OBJECT_KINDS + kind]
+    }
+
+    /// The protection domains that ended processes of a host have leaked on one of its ports
+    pub(super) fn leaked(&self, port: usize) -> &AtomicU64 {
+        &self.header().leaked[port]
     }
 
     /// The ring from one process to another

@@ -118,6 +118,11 @@ impl World {
     }
 
     /// Whether the processes of a host have started anew since the last call
+    /// How often a host has restarted
+    pub(crate) fn boots(&self, host: u32) -> u32 {
+        self.hosts[host as usize].boots
+    }
+
     pub(crate) fn take_start(&mut self, host: u32) -> bool {
         std::mem::take(&mut self.hosts[host as usize].is_starting)
     }
