@@ -24,6 +24,7 @@ fn visible(field: &str, model: &Model) -> Option<String> {
         | "rules.tb4_devices"
         | "rules.idle_death"
         | "rules.idle_death_spoils"
+        | "rules.spoiled_rtr"
         | "rules.error_keeps_mappings"
         | "timing.verbs_block_tasks" => None,
         "rules.frame_match" => (!short).then_some(own),
