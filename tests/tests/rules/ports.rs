@@ -107,6 +107,18 @@ fn a_captured_port_has_no_gids() {
     });
 }
 
+/// Catches a secured link-local address that stays.
+#[test]
+fn a_captured_port_may_keep_its_first_entry() {
+    Sim::new().simulate(async |net| {
+        let before = net.gids("a", DEVICE).unwrap();
+        happen(&net, "a:rdma_en2 captured").await;
+        assert_eq!(net.gids("a", DEVICE).unwrap(), before[..1]);
+        let [a, b] = ["a", "b"].map(|host| bare(&net, host));
+        assert_eq!(a.qp().connect(&b.qp().address()).unwrap_err().cause, Cause::NoUsableGid);
+    });
+}
+
 #[test]
 fn a_port_without_an_address_has_no_usable_gid() {
     Sim::new().simulate(async |net| {

@@ -63,8 +63,8 @@ rules! {
     "no-ipv4", Reported by "mlx#3467; mlx#3468", caused by "link-local-gids",
         shown by a_port_without_an_address_has_no_usable_gid;
 
-    /// A port that the Thunderbolt Bridge has captured has an empty GID table. Other sources report that its first entry
-    /// stays, which is the fault `link-local-gids`.
+    /// A port that the Thunderbolt Bridge has captured has an empty GID table, or keeps its first entry alone, which is the fault
+    /// `captured`.
     "bridge-capture", Measured by "mlx-jaccl-cluster, docs/from-scratch.md; exo#1390", caused by "no-gids",
         shown by a_captured_port_has_no_gids;
 

@@ -293,6 +293,7 @@ impl Device {
         match *kind {
             FaultKind::Boundary => faults.straddles = true,
             FaultKind::Busy => faults.is_busy = true,
+            FaultKind::Captured => gids.truncate(1),
             FaultKind::Delay { by } => {
                 faults.delay_ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX / 4);
             }
