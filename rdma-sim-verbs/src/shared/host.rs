@@ -220,6 +220,11 @@ impl LocalHost {
         self.first_port..self.first_port + count
     }
 
+    /// Notes that a program of the host has opened a device
+    pub(crate) fn note_opened(&self) {
+        self.fabric.segment.note_opened(self.host);
+    }
+
     /// Whether this process is one of the host
     pub(crate) fn is_claimed(&self) -> bool {
         self.claim.get().is_some()

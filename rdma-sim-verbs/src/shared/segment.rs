@@ -67,6 +67,8 @@ struct Header {
     fired: [AtomicU8; TEXT_BYTES],
     /// How many slots of each host were ever claimed.
     claimed: [AtomicU32; MAX_HOSTS],
+    /// Whether a process of each host has opened a device.
+    opened: [AtomicU8; MAX_HOSTS],
     slots: [Slot; MAX_HOSTS * MAX_PROCESSES],
     /// For each port and process.
     ports: [PortCounters; MAX_PORTS * MAX_PROCESSES],
@@ -280,6 +282,16 @@ impl Segment {
     /// Notes that a process claims its slot
     pub(crate) fn note_claim(&self, process: ProcessName) {
         self.header().claimed[process.host as usize].fetch_max(process.number + 1, Ordering::AcqRel);
+    }
+
+    /// Whether a process of a host has opened a device
+    pub(crate) fn has_opened(&self, host: usize) -> bool {
+        self.header().opened[host].load(Ordering::Relaxed) != 0
+    }
+
+    /// Notes that a process of a host has opened a device
+    pub(crate) fn note_opened(&self, host: usize) {
+        self.header().opened[host].store(1, Ordering::Relaxed);
     }
 
     /// The slots that were ever claimed
