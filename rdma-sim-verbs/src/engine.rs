@@ -194,6 +194,13 @@ impl Engine {
         }
     }
 
+    /// Notes, for the summary of a run, that the program has opened a device
+    pub(crate) fn note_opened(&self) {
+        if let Clock::Shared(host) = &self.clock {
+            host.note_opened();
+        }
+    }
+
     // ─── Verbs ───
 
     /// Posts within `f`, and runs what that sets off at once

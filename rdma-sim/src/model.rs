@@ -82,7 +82,8 @@ impl Model {
 
     /// As [`tb5`](Self::tb5) on the strict side of every rule that is disputed, or whose extent is not known
     ///
-    /// For programs that are to meet no surprise on a Mac. Sessions of `rdma-async` do not run on it yet: they register memory for local
+    /// For programs that are to meet no surprise on a Mac. IPv4 addresses are of 192.168.0.0/16, because one program has reported that
+    /// those of 169.254.0.0/16 are refused, and stand at index 2 of the GID table. Sessions of `rdma-async` do not run on it yet: they register memory for local
     /// writing alone, which one program has reported to be refused.
     pub fn tb5_strict() -> Self {
         Self { rules: Rules::tb5_strict(), ..Self::tb5() }

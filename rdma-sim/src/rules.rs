@@ -42,9 +42,13 @@ pub struct Rules {
     pub idle_death: Option<Duration>,
     /// `idle-death-spoils`: whether a queue pair that died of idleness spoils its port until a reboot
     pub idle_death_spoils: bool,
+    /// `ipv4-gid-index`: where the IPv4 entry stands in the GID table of a port with the addresses that it has by itself, 1 or 2
+    pub ipv4_gid_index: usize,
     /// `late-registration`: whether receives reach memory that was registered after the queue pair was ready to receive
     pub late_registration: bool,
     /// `link-local-source`: whether an IPv4 address of 169.254.0.0/16 is valid as the source
+    ///
+    /// Where it is not, ports have an address of 192.168.0.0/16 in place of the one that they give themselves.
     pub link_local_source: bool,
     /// `large-mtu`: whether a path MTU of 4096 works
     pub large_mtu: bool,
@@ -70,6 +74,8 @@ pub struct Rules {
     pub send_completion: SendCompletion,
     /// `source-gid`: which entries of the GID table are valid as the source
     pub source_gid: SourceGid,
+    /// `spoiled-rtr`: how the transition to RTR fails on a port that idle death has spoiled
+    pub spoiled_rtr: SpoiledRtr,
     /// `tb4-devices`: whether ports of 40 Gb/s have devices
     pub tb4_devices: bool,
     /// `rtr-unresolved`: how the transition to RTR fails if the peer is not among the neighbours
@@ -186,6 +192,16 @@ pub enum SourceGid {
     Ipv4,
 }
 
+/// How the transition to RTR fails on a port that idle death has spoiled
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum SpoiledRtr {
+    /// With 96, `ENODATA`, as if the GID table were empty
+    GidTableEmpty,
+    /// With 22, `EINVAL`, as if the source were not usable
+    NoUsableGid,
+}
+
 /// How the transition to RTR fails if the peer is not among the neighbours of the port
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
@@ -227,6 +243,7 @@ impl Rules {
             gids_move: true,
             idle_death: Some(Duration::from_mins(23)),
             idle_death_spoils: false,
+            ipv4_gid_index: 1,
             late_registration: false,
             link_local_source: true,
             large_mtu: true,
@@ -241,6 +258,7 @@ impl Rules {
             ring_overflow: RingOverflow::Refused,
             send_completion: SendCompletion::Departure,
             source_gid: SourceGid::Ipv4,
+            spoiled_rtr: SpoiledRtr::NoUsableGid,
             tb4_devices: true,
             unresolved: Unresolved::TimedOut,
             uc_write: UcWrite::AsSend,
@@ -257,6 +275,8 @@ impl Rules {
             early_receives: EarlyReceives::FromReadyToSend,
             failed_rtr_wedges: Some(8),
             idle_death_spoils: true,
+            ipv4_gid_index: 2,
+            link_local_source: false,
             large_mtu: false,
             local_write_alone: false,
             process_end_leaks_pds: 1,
@@ -265,6 +285,7 @@ impl Rules {
             reboot_readdresses: true,
             ring_overflow: RingOverflow::Corrupts,
             send_completion: SendCompletion::HandOff,
+            spoiled_rtr: SpoiledRtr::GidTableEmpty,
             tb4_devices: false,
             unresolved: Unresolved::NotPermitted,
             uc_write: UcWrite::Refused,

@@ -195,4 +195,9 @@ impl RemoteInput<'_> {
     pub fn process(&self, host: u32) -> (Process, u32) {
         self.0.fabric.world.process(host)
     }
+
+    /// How often `host` has restarted according to the faults that have fired: each time its kernel freed every object
+    pub fn boots(&self, host: u32) -> u32 {
+        self.0.fabric.world.boots(host)
+    }
 }

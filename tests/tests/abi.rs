@@ -162,6 +162,33 @@ fn what_no_device_can_do_is_refused() {
     call!(rdma_sim_verbs::ibv_free_device_list(list));
 }
 
+/// Registration at another address than that of the memory, shared receive queues, inline data.
+#[test]
+fn what_programs_ask_of_other_adapters_is_refused_or_not_granted() {
+    let (_alone, [device, _], list) = devices();
+    let (context, pd) = opened(device);
+    let mut page = vec![0_u8; 8192];
+    let start = page.as_mut_ptr().wrapping_add(page.as_ptr().align_offset(4096));
+    assert!(call!(rdma_sim_verbs::ibv_reg_mr_iova2(pd, start.cast(), 4096, 0, 1)).is_null());
+    assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(102));
+    let mr = call!(rdma_sim_verbs::ibv_reg_mr_iova2(pd, start.cast(), 4096, start.addr() as u64, 1));
+    assert_eq!(call!(rdma_sim_verbs::ibv_dereg_mr(mr)), 0);
+    assert!(call!(rdma_sim_verbs::ibv_create_srq(pd, null_mut())).is_null());
+    let cq = call!(rdma_sim_verbs::ibv_create_cq(context, 8, null_mut(), null_mut(), 0));
+    // SAFETY: zeros are what the structure may hold.
+    let mut init: QpInitAttr = unsafe { std::mem::zeroed() };
+    (init.send_cq, init.recv_cq, init.qp_type) = (cq, cq, constants::QPT_UC);
+    (init.cap.max_send_wr, init.cap.max_recv_wr, init.cap.max_inline_data) = (8, 8, 64);
+    let qp = call!(rdma_sim_verbs::ibv_create_qp(pd, &raw mut init));
+    assert_eq!(init.cap.max_inline_data, 0, "a program reads back what it may use");
+    assert_eq!(call!(rdma_sim_verbs::ibv_destroy_qp(qp)), 0);
+    init.srq = (&raw mut init).cast();
+    assert!(call!(rdma_sim_verbs::ibv_create_qp(pd, &raw mut init)).is_null());
+    assert_eq!(call!(rdma_sim_verbs::ibv_destroy_cq(cq)), 0);
+    closed((context, pd));
+    call!(rdma_sim_verbs::ibv_free_device_list(list));
+}
+
 /// Regression: a length beyond the end of the addresses was registered, or was a panic.
 #[test]
 fn impossible_memory_is_not_registered() {

@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use rdma_sim::Topology;
+use rdma_sim::profile::Profile;
 use rdma_sim_verbs::shared::{Settings, SharedFabric};
 use rdma_tests::hosts::{Hosts, Peer};
 
@@ -96,6 +97,39 @@ fn the_limits_of_a_device_hold_for_all_processes_of_its_host_together() {
     assert!(second.end());
     assert_eq!(fill(&mut third), 10);
     assert!(third.end() && b.end());
+}
+
+/// Catches ends of processes that leak nothing without a fault, leaks of one process that the next one replaces, and a reboot that does
+/// not free them.
+#[test]
+fn each_end_of_a_process_leaks_protection_domains_until_a_reboot() {
+    let text = "format = 1\nbase = \"tb5\"\n[rules]\nprocess_end_leaks_pds = 3\n";
+    let profile = Profile::parse("leaking.toml", text).unwrap();
+    let hosts = Hosts::new("leaking", &Settings::new(Topology::pair()).with_profile(profile), PEER);
+    let fill_and_die = || {
+        let mut a = hosts.start("a");
+        let filled = fill(&mut a);
+        a.kill();
+        filled
+    };
+    let mut bystander = hosts.start("b");
+    assert_eq!(
+        fill(&mut bystander),
+        10,
+        "of queue pairs, of which a device has fewer than protection domains"
+    );
+    assert_eq!([(); 5].map(|()| fill_and_die()), [10, 8, 5, 2, 0]);
+    hosts.fabric.add_fault("at 0s a reboot 1ms").unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(fill_and_die(), 10);
+    assert_eq!(fill_and_die(), 8);
+    let mut tidy = hosts.start("a");
+    let open = format!("open {DEVICE} 15 16384");
+    tidy.ask(&open);
+    tidy.ask("drop 0");
+    tidy.kill();
+    assert_eq!(fill_and_die(), 5, "a process that has nothing leaks nothing");
+    assert!(bystander.end());
 }
 
 /// Catches a process that takes the queue pairs of another with it when it ends, and receives of a killed process that its successor

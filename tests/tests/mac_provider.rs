@@ -139,6 +139,7 @@ struct End {
     cq: *mut Cq,
     mr: *mut Mr,
     qp: *mut Qp,
+    gid_index: u8,
     gid: RawGid,
     page: *mut u8,
 }
@@ -160,9 +161,15 @@ impl End {
         (init.cap.max_send_wr, init.cap.max_recv_wr) = (32, 32);
         let qp = call!(rdma_sim_verbs::ibv_create_qp(pd, &raw mut init));
         assert!(!qp.is_null());
-        let mut gid = RawGid::default();
-        assert_eq!(call!(rdma_sim_verbs::ibv_query_gid(context, 1, 1, &raw mut gid)), 0);
-        Self { context, channel, cq, mr, qp, gid, page }
+        let gid_at = |index: u8| {
+            let mut gid = RawGid::default();
+            let queried = call!(rdma_sim_verbs::ibv_query_gid(context, 1, index.into(), &raw mut gid));
+            (queried == 0 && gid.raw[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]).then_some(gid)
+        };
+        // It stands at index 2 under the strict profile.
+        let found = (0..4).find_map(|index| Some((index, gid_at(index)?)));
+        let (gid_index, gid) = found.expect("one entry maps an IPv4 address");
+        Self { context, channel, cq, mr, qp, gid_index, gid, page }
     }
 
     /// The transition to a state, with the attributes of all of them
@@ -170,7 +177,7 @@ impl End {
         let mut attr = QpAttr { port_num: 1, path_mtu: constants::MTU_1024, ..QpAttr::default() };
         attr.dest_qp_num = call!((*to.qp).qp_num);
         attr.ah_attr.is_global = 1;
-        (attr.ah_attr.grh.sgid_index, attr.ah_attr.grh.dgid) = (1, to.gid);
+        (attr.ah_attr.grh.sgid_index, attr.ah_attr.grh.dgid) = (self.gid_index, to.gid);
         attr.qp_state = state;
         call!(rdma_sim_verbs::ibv_modify_qp(self.qp, &raw mut attr, i32::MAX))
     }

@@ -36,9 +36,15 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     } else {
         lab.findings.leave("rules.tb4_devices", "the link is not one of 40 Gb/s");
     }
-    lab.findings.figure(
-        "GID table",
-        lab.device.gids().map_err(fail)?.iter().map(Gid::to_string).collect::<Vec<_>>().join(", "),
-    );
+    let gids = lab.device.gids().map_err(fail)?;
+    match gids.iter().position(|gid| gid.ipv4().is_some()) {
+        Some(index @ 1..=2) if !gids[..index].iter().any(Gid::is_zero) => {
+            lab.findings.decide("rules.ipv4_gid_index", index);
+        }
+        _ => lab
+            .findings
+            .leave("rules.ipv4_gid_index", "the IPv4 entry has moved, or the addresses were configured"),
+    }
+    lab.findings.figure("GID table", gids.iter().map(Gid::to_string).collect::<Vec<_>>().join(", "));
     Ok(())
 }

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use rdma_core::Device;
+use rdma_core::{Cause, Device};
 
 use crate::error::CalibrateError;
-use crate::lab::Lab;
+use crate::lab::{Lab, nowhere};
 use crate::message::Request;
 use crate::station::Station;
 
@@ -29,6 +29,7 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         let Some(dead) = dies else {
             lab.findings.leave("rules.idle_death", "every queue pair lived, for up to 64 minutes");
             lab.findings.leave("rules.idle_death_spoils", "no queue pair died");
+            lab.findings.leave("rules.spoiled_rtr", "no queue pair died");
             return Ok(());
         };
         let is_spoiled = match lab.pair(STAGE, 16, 1 << 14).await {
@@ -36,6 +37,12 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
             Err(CalibrateError::Verb { .. } | CalibrateError::PeerFailed(_)) => true,
             Err(error) => return Err(error),
         };
+        match is_spoiled.then(|| refusal(lab)).flatten() {
+            Some(Cause::GidTableEmpty) => lab.findings.decide("rules.spoiled_rtr", "gid-table-empty"),
+            Some(Cause::NoUsableGid) => lab.findings.decide("rules.spoiled_rtr", "no-usable-gid"),
+            Some(_) => lab.findings.leave("rules.spoiled_rtr", "the transition to RTR failed otherwise"),
+            None => lab.findings.leave("rules.spoiled_rtr", "this port was not spoiled"),
+        }
         lab.findings.decide("rules.idle_death_spoils", is_spoiled);
         let is_exact = (dead - lives) * RESOLUTION <= dead;
         if is_exact || is_spoiled {
@@ -50,9 +57,15 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
 
 /// Decides nothing: the port connects no queue pairs
 pub(super) fn skip(lab: &mut Lab<'_>) {
-    for field in ["rules.idle_death", "rules.idle_death_spoils"] {
+    for field in ["rules.idle_death", "rules.idle_death_spoils", "rules.spoiled_rtr"] {
         lab.findings.leave(field, "the port was wedged before");
     }
+}
+
+/// Why the transition to RTR fails on this port, whatever its peer
+fn refusal(lab: &Lab<'_>) -> Option<Cause> {
+    let station = Station::new(&lab.calls, &lab.device, 16, 1 << 14).ok()?;
+    station.connect(&nowhere(&station.address())).err().map(|error| error.cause)
 }
 
 /// Lets queue pairs rest for times from `lives` to `dies`; returns the longest that one lived for, and the shortest that one died after

@@ -14,6 +14,7 @@ const WORDS: &[(&str, &[&str])] = &[
     ("rules.frame_match", &["exact", "fits"]),
     ("rules.gids_move", &["true", "false"]),
     ("rules.idle_death", &["never", "1380s", "600s"]),
+    ("rules.ipv4_gid_index", &["1", "2"]),
     ("rules.late_registration", &["true", "false"]),
     ("rules.large_mtu", &["true", "false"]),
     ("rules.local_write_alone", &["true", "false"]),

@@ -103,16 +103,20 @@ fn an_older_side_is_recognised_by_both() {
     assert!(text.contains("version 0") && text.contains("the same tb5 on both"), "{text}");
 }
 
-/// With 169.254 addresses that are no source, nothing connects: the end says so.
+/// If neither end resolves the address of the other, nothing connects: the end says so.
 #[test]
 fn ports_that_do_not_connect_are_the_end() {
-    let mut model = Model::tb5();
-    model.rules.link_local_source = false;
-    let ended = calibrated(model, 1, Options::default());
-    let error = ended.asked.unwrap_err().to_string();
+    let plan = "at 0s a:rdma_en2 unresolvable".parse().unwrap();
+    let run = Sim::new().faults(plan).sanitize(false).run(async |net| {
+        let (asks, answers) = net.tcp();
+        let [a, b] = ["a", "b"].map(|host| Mac(net.clone(), host));
+        join(calibrate(&a, asks, &Options::default()), serve(&b, answers)).await
+    });
+    let (asked, served) = run.value;
+    let error = asked.unwrap_err().to_string();
     assert!(error.contains("the peer does not answer on this cable"), "{error}");
-    assert!(ended.served.is_err() && ended.leaks.is_empty());
-    match ended.served.unwrap_err() {
+    assert!(run.leaks.is_empty(), "{}", run.leaks);
+    match served.unwrap_err() {
         CalibrateError::PeerGone => (),
         other => panic!("{other}"),
     }

@@ -32,6 +32,7 @@ fn visible(field: &str, model: &Model) -> Option<String> {
         | "rules.tb4_devices"
         | "rules.idle_death"
         | "rules.idle_death_spoils"
+        | "rules.spoiled_rtr"
         | "rules.error_keeps_mappings" => None,
         _ if field.starts_with("timing.") => None,
         "rules.failed_rtr_wedges" => wedges_at(model).map(|(failed, _)| failed.to_string()),

@@ -169,13 +169,21 @@ fn the_error_state_is_looked_at_if_asked_for() {
 /// Takes an hour or two of the device's time, by the option alone; catches a bound that is not refined.
 #[test]
 fn idle_death_is_found_if_asked_for() {
-    for (seconds, spoils) in [(1380, false), (600, false), (200, false), (1380, true)] {
+    use rdma_sim::rules::SpoiledRtr::{GidTableEmpty, NoUsableGid};
+
+    let spoiling = [(1380, Some(NoUsableGid)), (1380, Some(GidTableEmpty))];
+    for (seconds, spoiled) in [(1380, None), (600, None), (200, None)].into_iter().chain(spoiling) {
+        let spoils = spoiled.is_some();
         let mut model = Model::tb5();
         model.rules.idle_death = Some(std::time::Duration::from_secs(seconds));
         model.rules.idle_death_spoils = spoils;
+        model.rules.spoiled_rtr = spoiled.unwrap_or(NoUsableGid);
         let ended = calibrated(model, 1, Options::default().with(true, false));
         let found = ended.asked.unwrap();
         assert_eq!(found.profile.model.rules.idle_death_spoils, spoils, "{seconds}");
+        assert_eq!(found.profile.model.rules.spoiled_rtr, spoiled.unwrap_or(NoUsableGid));
+        let decided = found.profile.decided("rules.spoiled_rtr");
+        assert_eq!(decided == Some(Decided::Measured), spoils, "{seconds}: {decided:?}");
         let idle = found.profile.model.rules.idle_death.unwrap().as_secs_f64();
         // A spoiled port lets nobody try again: the first round is all there is.
         let most = if spoils { 0.2 } else { 0.05 };

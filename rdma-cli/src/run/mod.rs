@@ -112,7 +112,7 @@ pub(crate) fn run(args: &Run, output: Output) -> Result<()> {
     let mut end = watch.run(&mut hosts, names.len(), &silences, start)?;
     // The last output may be lost when all programs have succeeded.
     end.add(relay.cause());
-    let summary = Summary::new(&fabric, &hosts, end.cause, begun.seconds());
+    let summary = Summary::new(&fabric, &hosts, end.cause, begun.seconds(), args.net);
     if output == Output::Text {
         summary.text().lines().for_each(|line| own.print(line));
     }

@@ -22,6 +22,9 @@ pub(super) struct Summary {
     faults: Vec<FaultOutcome>,
     /// `null` if cables are as fast as the machine allows.
     pace: Option<Pace>,
+    /// Whether programs find the provider at the path that it has on Macs.
+    #[serde(skip)]
+    has_net: bool,
 }
 
 /// Whether hosts kept the pace of the modelled cables
@@ -48,6 +51,8 @@ struct Ended {
     exit_code: Option<i32>,
     signal: Option<i32>,
     killed_by_fault: bool,
+    /// Whether its program, or a process that the program started, has opened a device.
+    opened_device: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -94,19 +99,27 @@ pub(super) fn outcome(cause: Cause, hosts: &[Host]) -> (&'static str, u8) {
 }
 
 impl Summary {
-    pub(super) fn new(fabric: &SharedFabric, hosts: &[Host], cause: Cause, wall_seconds: f64) -> Self {
+    pub(super) fn new(
+        fabric: &SharedFabric,
+        hosts: &[Host],
+        cause: Cause,
+        wall_seconds: f64,
+        has_net: bool,
+    ) -> Self {
         let (outcome, exit_code) = outcome(cause, hosts);
-        let ended = |host: &Host| Ended {
+        let ended = |(number, host): (usize, &Host)| Ended {
             host: host.name.clone(),
             exit_code: host.ended.and_then(|status| status.code()),
             signal: host.ended_by(),
             killed_by_fault: faults::that_killed(fabric, host).is_some(),
+            opened_device: fabric.has_opened_device(number),
         };
         let not_started = |host: &rdma_sim::topology::Host| Ended {
             host: host.name().to_owned(),
             exit_code: None,
             signal: None,
             killed_by_fault: false,
+            opened_device: false,
         };
         let sent = fabric.sent();
         let topology = fabric.settings().topology();
@@ -125,12 +138,14 @@ impl Summary {
             wall_seconds,
             hosts: hosts
                 .iter()
+                .enumerate()
                 .map(ended)
                 .chain(topology.hosts().iter().skip(hosts.len()).map(not_started))
                 .collect(),
             cables: topology.links().map(|link| Cable { ends: link.ends.map(end) }).collect(),
             faults: faults_of(fabric),
             pace: fabric.settings().is_paced().then(|| Pace::new(fabric, wall_seconds)),
+            has_net,
         }
     }
 
@@ -155,6 +170,12 @@ impl Summary {
         if !idle.is_empty() && !is_quiet() {
             let (count, cables) = (idle.len(), if idle.len() == 1 { "cable" } else { "cables" });
             lines.push(format!("{count} idle {cables}"));
+        }
+        if self.outcome == "done" && !is_quiet() && !self.hosts.iter().any(|host| host.opened_device) {
+            // A program may look for the library at the path that it has on Macs, not find it, and use TCP.
+            let path = "; one that opens /usr/lib/librdma.dylib by its path needs --net";
+            let has_path = self.has_net || cfg!(not(target_os = "linux"));
+            lines.push(format!("no program opened a device{}", if has_path { "" } else { path }));
         }
         for FaultOutcome { fault, fired } in &self.faults {
             lines.push(format!("fault {fault}{}", if *fired { "" } else { " (did not fire)" }));

@@ -99,6 +99,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut Device) -> *mut Context {
         engine.catch_up();
         let opened = engine.driver.net().open_context(&listed.host, &listed.device);
         let opened = opened.map_err(rdma_core::Error::from)?;
+        engine.note_opened();
         let ops = ContextOps {
             before: [null_mut(); 11],
             poll_cq: Some(poll_cq),

@@ -307,6 +307,11 @@ impl SharedFabric {
         clock::now_ns().saturating_sub(self.segment.epoch_ns())
     }
 
+    /// Whether a process of a host has opened a device, also one that has ended
+    pub fn has_opened_device(&self, host: usize) -> bool {
+        self.segment.has_opened(host)
+    }
+
     /// The process IDs of the processes of a host
     pub fn processes_of(&self, host: usize) -> Vec<u32> {
         let found = self.segment.processes_of(host).filter_map(|process| self.find_process(process));

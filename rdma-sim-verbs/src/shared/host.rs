@@ -18,7 +18,7 @@ use super::clock;
 use super::codec;
 use super::error::FabricError;
 use super::fabric::{Claim, Lateness, SharedFabric};
-use super::objects::HostObjects;
+use super::objects::{HostObjects, Leaks};
 use super::process;
 use super::ring::{Reader, RingMemory};
 use super::segment::{MAX_PROCESSES, index};
@@ -167,12 +167,10 @@ impl LocalHost {
             |to| fabric.pipe(to),
         );
         driver.simulate_only(self.name(), Box::new(senders));
-        let objects = HostObjects::new(Arc::clone(&fabric.segment), fabric.directory().to_owned(), process);
-        objects.clear(self.ports());
-        driver.share_host(process.number, Box::new(objects));
         let rings: Vec<_> = self.all_processes().map(|from| fabric.segment.ring(from, process)).collect();
         receivers.readers = rings.iter().copied().map(Reader::new).collect();
         self.restart(process, driver, &mut receivers)?;
+        self.share_objects(process, driver);
         let before_here = fabric.sent_by(process);
         let claim = HostClaim { process, incarnation, pipe, rings, before_here, _lock: lock };
         let _ = self.claim.set(claim);
@@ -192,6 +190,18 @@ impl LocalHost {
         Ok(())
     }
 
+    /// Counts objects for all processes of the host; the faults that are due have fired
+    fn share_objects(&self, process: ProcessName, driver: &Driver) {
+        let segment = &self.fabric.segment;
+        let pds = self.fabric.settings().model().rules.process_end_leaks_pds;
+        let leaks = Leaks { pds, boots: driver.remote_input().boots(process.host) };
+        let directory = self.fabric.directory().to_owned();
+        let objects = HostObjects::new(Arc::clone(segment), directory, process, leaks);
+        objects.clear(self.ports());
+        segment.slot(process).boots.store(leaks.boots, Ordering::Relaxed);
+        driver.share_host(process.number, Box::new(objects));
+    }
+
     /// The names of all processes that hosts may have
     fn all_processes(&self) -> impl Iterator<Item = ProcessName> + use<> {
         let numbers = |host| (0..MAX_PROCESSES as u32).map(move |number| ProcessName { host, number });
@@ -208,6 +218,11 @@ impl LocalHost {
     fn ports(&self) -> Range<usize> {
         let count = self.fabric.settings().topology().hosts()[self.host].ports().len();
         self.first_port..self.first_port + count
+    }
+
+    /// Notes that a program of the host has opened a device
+    pub(crate) fn note_opened(&self) {
+        self.fabric.segment.note_opened(self.host);
     }
 
     /// Whether this process is one of the host

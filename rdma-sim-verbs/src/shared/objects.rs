@@ -4,10 +4,13 @@
 //! and counts the object: processes that create objects at once get as many as the limit permits, and no more. A process that is
 //! killed leaves its bits behind. They are cleared by the next process in its slot, or by one that would be refused because of
 //! them.
+//!
+//! What an ended process had is where the rule `process-end` applies: its protection domains turn, up to a number, into leaked ones when
+//! its bits are cleared. Those count for all processes of the host until the host restarts.
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use rdma_core::Resource;
 use rdma_sim::remote::{MAX_PROCESSES, ProcessName, SharedObjects};
@@ -17,6 +20,8 @@ use super::segment::{OBJECT_KINDS, Segment};
 use crate::log::log_error;
 
 const BITS: u32 = 16;
+/// The kind of protection domains
+const PDS: usize = 2;
 const MAX_COUNT: u32 = (1 << BITS) - 1;
 const _: () = assert!(MAX_PROCESSES * BITS <= u64::BITS);
 
@@ -26,30 +31,60 @@ pub(super) struct HostObjects {
     /// Has the locks that say which processes exist.
     directory: PathBuf,
     process: ProcessName,
+    leaks: Leaks,
+}
+
+/// What the ends of processes leak, and since when
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Leaks {
+    /// Protection domains that each end of a process leaks at most on each port
+    pub(super) pds: u32,
+    /// How often the host has restarted: a restart frees what was leaked before, and ends all processes.
+    pub(super) boots: u32,
 }
 
 impl HostObjects {
-    pub(super) fn new(segment: Arc<Segment>, directory: PathBuf, process: ProcessName) -> Self {
-        Self { segment, directory, process }
+    pub(super) fn new(segment: Arc<Segment>, directory: PathBuf, process: ProcessName, leaks: Leaks) -> Self {
+        Self { segment, directory, process, leaks }
     }
 
-    /// Forgets all objects of this process, or of a predecessor in its slot, on `ports`
+    /// Forgets all objects of a predecessor of this process in its slot, on `ports`, but for those that it leaks
     pub(super) fn clear(&self, ports: impl Iterator<Item = usize>) {
         for port in ports {
             for kind in 0..OBJECT_KINDS {
-                clear(self.segment.objects(port, kind), self.process.number);
+                self.end(port, kind, self.process.number);
             }
         }
     }
 
+    /// Clears the count of a process that has ended, and counts what it leaks
+    fn end(&self, port: usize, kind: usize, number: u32) {
+        let cleared = self.segment.objects(port, kind).fetch_and(with(u64::MAX, number, 0), Ordering::AcqRel);
+        let slot = self.segment.slot(ProcessName { number, ..self.process });
+        let Leaks { pds, boots } = self.leaks;
+        let leaked = pds.min(count(cleared, number));
+        if kind != PDS || leaked == 0 || slot.boots.load(Ordering::Relaxed) != boots {
+            return;
+        }
+        let _ = self.segment.leaked(port).fetch_update(Ordering::AcqRel, Ordering::Relaxed, |word| {
+            let before = self.leaked_since_boot(word);
+            Some(u64::from(boots) << 32 | u64::from(before.saturating_add(leaked)))
+        });
+    }
+
+    /// How many protection domains were leaked since the host has restarted
+    fn leaked_since_boot(&self, word: u64) -> u32 {
+        if (word >> 32) as u32 == self.leaks.boots { word as u32 } else { 0 }
+    }
+
     /// Clears the count of a process that has ended, if there is one; `word` has the counts
-    fn reclaim(&self, counts: &AtomicU64, word: u64) -> bool {
+    fn reclaim(&self, port: usize, kind: usize, word: u64) -> bool {
         let others = (0..MAX_PROCESSES).filter(|number| *number != self.process.number);
         others.filter(|number| count(word, *number) > 0).any(|number| {
             match files::hold_free(&self.directory, ProcessName { number, ..self.process }) {
                 Ok(None) => false,
                 Ok(Some(_ended)) => {
-                    clear(counts, number);
+                    self.end(port, kind, number);
                     true
                 }
                 Err(error) => {
@@ -70,12 +105,16 @@ impl SharedObjects for HostObjects {
             let word = counts.load(Ordering::Acquire);
             let others = (0..MAX_PROCESSES).filter(|number| *number != own_number);
             let all: u32 = own + others.map(|number| count(word, number)).sum::<u32>();
-            if all < limit && own < MAX_COUNT {
+            let leaked = match kind {
+                PDS => self.leaked_since_boot(self.segment.leaked(device as usize).load(Ordering::Acquire)),
+                _ => 0,
+            };
+            if all < limit.saturating_sub(leaked) && own < MAX_COUNT {
                 let counted = with(word, own_number, own + 1);
                 if counts.compare_exchange(word, counted, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                     return true;
                 }
-            } else if !self.reclaim(counts, word) {
+            } else if !self.reclaim(device as usize, kind, word) {
                 return false;
             }
         }
@@ -94,7 +133,7 @@ fn kind(resource: Resource) -> Option<usize> {
     match resource {
         Resource::CompletionQueues => Some(0),
         Resource::MemoryRegions => Some(1),
-        Resource::ProtectionDomains => Some(2),
+        Resource::ProtectionDomains => Some(PDS),
         Resource::QueuePairs => Some(3),
         _ => None,
     }
@@ -111,10 +150,6 @@ fn with(word: u64, number: u32, count: u32) -> u64 {
     word & !mask | u64::from(count) << (number * BITS)
 }
 
-fn clear(counts: &AtomicU64, number: u32) {
-    counts.fetch_and(with(u64::MAX, number, 0), Ordering::AcqRel);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,12 +158,16 @@ mod tests {
 
     /// The counts of a host of a new fabric as each of its processes changes them, and the directory of their locks
     fn processes() -> (Vec<HostObjects>, tempfile::TempDir) {
+        processes_with(Leaks::default())
+    }
+
+    fn processes_with(leaks: Leaks) -> (Vec<HostObjects>, tempfile::TempDir) {
         let directory = tempfile::tempdir().unwrap();
         let file = tempfile::tempfile().unwrap();
         let segment = Arc::new(Segment::create(&file, "", 2, 0).unwrap());
         let process = |number| {
             let process = ProcessName { host: 1, number };
-            HostObjects::new(Arc::clone(&segment), directory.path().to_owned(), process)
+            HostObjects::new(Arc::clone(&segment), directory.path().to_owned(), process, leaks)
         };
         ((0..MAX_PROCESSES).map(process).collect(), directory)
     }
@@ -199,6 +238,32 @@ mod tests {
         let _other = files::hold_free(directory.path(), processes[0].process).unwrap().unwrap();
         assert!(processes[1].add(0, QPS, 0, 1));
         assert!(files::hold_free(directory.path(), processes[1].process).unwrap().is_none(), "it lives");
+    }
+
+    /// Catches ends of processes that leak nothing, more than the process had, or of other objects, and leaks that a restart leaves.
+    #[test]
+    fn each_end_of_a_process_leaks_protection_domains_until_a_restart() {
+        const PDS: Resource = Resource::ProtectionDomains;
+        let (mut processes, _directory) = processes_with(Leaks { pds: 3, boots: 0 });
+        let mut locks = locks(&processes);
+        let create = |objects: &mut HostObjects, resource| {
+            (0..).find(|own| !objects.add(0, resource, *own, 11)).unwrap()
+        };
+        assert_eq!([PDS, QPS].map(|resource| create(&mut processes[0], resource)), [11, 11]);
+        // The next process in its slot has room for less.
+        processes[0].clear(0..1);
+        assert_eq!([PDS, QPS].map(|resource| create(&mut processes[0], resource)), [8, 11]);
+        // So has another process, which is refused because of it.
+        drop(locks.remove(0));
+        assert_eq!([PDS, QPS].map(|resource| create(&mut processes[1], resource)), [5, 11]);
+        processes[1].set(0, PDS, 2);
+        processes[1].clear(0..1);
+        assert_eq!(create(&mut processes[1], PDS), 3, "it leaks no more than it had");
+        assert!((0..11).all(|own| processes[1].add(1, PDS, own, 11)), "another port has leaks of its own");
+        processes.iter_mut().for_each(|objects| objects.leaks.boots = 1);
+        // What a process had that the restart has ended is not leaked.
+        processes[1].clear(0..1);
+        assert_eq!(create(&mut processes[1], PDS), 11);
     }
 
     /// Catches a count that runs into that of the next process.

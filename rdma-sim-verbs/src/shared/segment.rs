@@ -23,7 +23,7 @@ use super::sleep_flag::SleepFlag;
 /// Identifies the file and its version: other versions do not share memory with this one
 const MAGIC: u64 = {
     let (version, mut hash, mut at) =
-        (env!("CARGO_PKG_VERSION").as_bytes(), u64::from_le_bytes(*b"rdmasim5"), 0);
+        (env!("CARGO_PKG_VERSION").as_bytes(), u64::from_le_bytes(*b"rdmasim6"), 0);
     while at < version.len() {
         hash = (hash ^ version[at] as u64).wrapping_mul(0x0100_0000_01b3);
         at += 1;
@@ -67,11 +67,16 @@ struct Header {
     fired: [AtomicU8; TEXT_BYTES],
     /// How many slots of each host were ever claimed.
     claimed: [AtomicU32; MAX_HOSTS],
+    /// Whether a process of each host has opened a device.
+    opened: [AtomicU8; MAX_HOSTS],
     slots: [Slot; MAX_HOSTS * MAX_PROCESSES],
     /// For each port and process.
     ports: [PortCounters; MAX_PORTS * MAX_PROCESSES],
     /// For each port and kind, how many objects each process has, 16 bits for each.
     objects: [AtomicU64; MAX_PORTS * OBJECT_KINDS],
+    /// For each port, the protection domains that ended processes have leaked, and in the upper half the restart of the host that
+    /// they were leaked after.
+    leaked: [AtomicU64; MAX_PORTS],
 }
 
 /// A process of a host
@@ -82,6 +87,8 @@ pub(crate) struct Slot {
     /// Grows with each process that claims the slot.
     pub(crate) incarnation: AtomicU32,
     pub(crate) sleep_flag: SleepFlag,
+    /// How often the host had restarted when the process claimed the slot.
+    pub(crate) boots: AtomicU32,
     /// When the process started, in the unit of the system; stored before `pid`.
     pub(crate) started: AtomicU64,
     pub(crate) lateness: LatenessCounters,
@@ -277,6 +284,16 @@ impl Segment {
         self.header().claimed[process.host as usize].fetch_max(process.number + 1, Ordering::AcqRel);
     }
 
+    /// Whether a process of a host has opened a device
+    pub(crate) fn has_opened(&self, host: usize) -> bool {
+        self.header().opened[host].load(Ordering::Relaxed) != 0
+    }
+
+    /// Notes that a process of a host has opened a device
+    pub(crate) fn note_opened(&self, host: usize) {
+        self.header().opened[host].store(1, Ordering::Relaxed);
+    }
+
     /// The slots that were ever claimed
     pub(crate) fn processes(&self) -> impl Iterator<Item = ProcessName> + '_ {
         (0..self.hosts).flat_map(move |host| self.processes_of(host))
@@ -295,6 +312,11 @@ impl Segment {
     /// How many objects of a kind the processes of a host have on one of its ports: 16 bits for each process
     pub(super) fn objects(&self, port: usize, kind: usize) -> &AtomicU64 {
         &self.header().objects[port * OBJECT_KINDS + kind]
+    }
+
+    /// The protection domains that ended processes of a host have leaked on one of its ports
+    pub(super) fn leaked(&self, port: usize) -> &AtomicU64 {
+        &self.header().leaked[port]
     }
 
     /// The ring from one process to another

@@ -144,6 +144,9 @@ fault_kinds! {
     /// The receive queue of the port is taken: the transition to RTR fails with 16 until a reboot.
     Busy = "busy" on Port, shown by a_taken_receive_queue_refuses_the_step;
 
+    /// The Thunderbolt Bridge captures the port: of its GID table only the first entry stays.
+    Captured = "captured" on Port, shown by a_captured_port_may_keep_its_first_entry;
+
     /// The next N frames that the port sends into receives arrive damaged.
     Corrupt { frames: u32 as COUNT, "How many frames" } = "corrupt" on Port, shown by a_damaged_frame_fails_its_receive;
 

@@ -23,7 +23,10 @@ fn values(name: &str) -> Vec<String> {
         ["from-rts", "refused", "split", "accepted", "asked", "limit", "frames", "requests"]
             .map(str::to_owned),
     );
-    candidates.extend(["corrupts", "departure", "hand-off", "any", "ipv4", "as-send"].map(str::to_owned));
+    candidates.extend(
+        ["corrupts", "departure", "hand-off", "any", "ipv4", "as-send", "gid-table-empty", "no-usable-gid"]
+            .map(str::to_owned),
+    );
     candidates.extend(["not-permitted", "timed-out", "at-least 9", "fixed 63"].map(str::to_owned));
     candidates.retain(|text| (field.set)(&mut model.clone(), text).is_ok());
     candidates

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::fault::TIME;
 use crate::rules::{
     EarlyReceives, FrameMatch, MultiSge, QueueGrant, QueueReadBack, QueueUnit, RingOverflow, SendCompletion,
-    SourceGid, UcWrite, Unresolved,
+    SourceGid, SpoiledRtr, UcWrite, Unresolved,
 };
 
 /// A value that a profile file holds
@@ -115,6 +115,7 @@ words! {
     RingOverflow { Corrupts = "corrupts", Refused = "refused" }
     SendCompletion { Departure = "departure", HandOff = "hand-off" }
     SourceGid { Any = "any", Ipv4 = "ipv4" }
+    SpoiledRtr { GidTableEmpty = "gid-table-empty", NoUsableGid = "no-usable-gid" }
     UcWrite { AsSend = "as-send", Refused = "refused" }
     Unresolved { NotPermitted = "not-permitted", TimedOut = "timed-out" }
 }

@@ -41,8 +41,8 @@ pub use self::error::TopologyError;
 pub use self::generate::strategies;
 pub use self::mac::MacModel;
 pub use self::matrix_error::MatrixError;
-pub(crate) use self::port::self_assigned_again;
 pub use self::port::{Guid, MacAddress, Port};
+pub(crate) use self::port::{gids_under, readdressed};
 pub use self::shape::Shape;
 pub use self::text::{TopologyTable, toml_message};
 

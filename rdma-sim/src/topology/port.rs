@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use rdma_core::Gid;
 
 use super::MacModel;
+use crate::Rules;
 
 /// Macs whose ports have different addresses.
 pub(super) const MAX_HOSTS: usize = 254 * 7;
@@ -20,16 +21,11 @@ pub struct Port {
 impl Port {
     /// The port at `position` of the Mac at `host`, whose first interface is `en<first_interface>`
     pub(super) fn new(host: usize, position: usize, first_interface: u16, mac: MacModel) -> Self {
-        let mac_address = MacAddress::new(host, position);
         Self {
             device: device_name(first_interface, mac.interface_offset(position)),
             guid: Guid::new(host, position),
-            mac_address,
-            addresses: vec![
-                mac_address.link_local().into(),
-                self_assigned(host, position).into(),
-                secured(host, position).into(),
-            ],
+            mac_address: MacAddress::new(host, position),
+            addresses: own_addresses(host, position).into(),
         }
     }
 
@@ -56,7 +52,9 @@ impl Port {
     /// The addresses of the interface, in the order of the GID table
     ///
     /// As on a Mac without configuration: the address that derives from the hardware address, a self-assigned IPv4 address,
-    /// and a secured link-local address. [`Topology::set_addresses`](super::Topology::set_addresses) changes them.
+    /// and a secured link-local address. [`Topology::set_addresses`](super::Topology::set_addresses) changes them. Devices on which a
+    /// self-assigned address is no source have another one in its place
+    /// ([`Rules::link_local_source`](crate::Rules::link_local_source)).
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
     }
@@ -77,6 +75,29 @@ impl Port {
     }
 }
 
+/// The GID table of `port`, the one at `position` of the Mac at `host`, on devices that follow `rules`
+///
+/// Also the IPv4 address that the port has by itself, if it is one that was configured.
+pub(crate) fn gids_under(
+    rules: &Rules,
+    port: &Port,
+    [host, position]: [usize; 2],
+) -> (Vec<Gid>, Option<Ipv4Addr>) {
+    let (own, mut gids) = (self_assigned(host, position), port.gids());
+    let configured = (!rules.link_local_source && port.addresses.contains(&own.into())).then(|| {
+        let [_, _, c, d] = own.octets();
+        Ipv4Addr::new(192, 168, c, d)
+    });
+    if let Some(configured) = configured {
+        let replaced = gids.iter_mut().filter(|gid| gid.ipv4() == Some(own));
+        replaced.for_each(|gid| *gid = Gid::from_ipv4(configured));
+    }
+    if port.addresses == own_addresses(host, position) {
+        gids.swap(1, rules.ipv4_gid_index);
+    }
+    (gids, configured)
+}
+
 /// The difference between the name of an interface and that of its device
 pub(super) const DEVICE_PREFIX: &str = "rdma_";
 const INTERFACE_PREFIX: &str = "rdma_en";
@@ -92,6 +113,15 @@ pub(super) fn interface_number(device: &str) -> Option<u16> {
     (parsed.to_string() == number).then_some(parsed)
 }
 
+/// The addresses that a port has by itself
+fn own_addresses(host: usize, position: usize) -> [IpAddr; 3] {
+    [
+        MacAddress::new(host, position).link_local().into(),
+        self_assigned(host, position).into(),
+        secured(host, position).into(),
+    ]
+}
+
 /// The address that a port without configuration gives itself; unlike on a Mac, not a random one
 pub(super) fn self_assigned(host: usize, position: usize) -> Ipv4Addr {
     // The first and the last 256 addresses of the block are reserved (RFC 3927).
@@ -104,8 +134,8 @@ fn secured(host: usize, position: usize) -> Ipv6Addr {
     Ipv6Addr::new(0xfe80, 0, 0, 0, 0x1c5e, 0x5ec0, host as u16, position as u16 + 1)
 }
 
-/// The address that a port gives itself instead of `address`, which it gave itself before
-pub(crate) fn self_assigned_again(address: Ipv4Addr) -> Ipv4Addr {
+/// The address that a port has instead of `address`, which it had by itself before
+pub(crate) fn readdressed(address: Ipv4Addr) -> Ipv4Addr {
     let [a, b, c, d] = address.octets();
     // Each step moves all ports of a Mac alike, so that they keep different addresses; 97 has no divisor in common with 254.
     Ipv4Addr::new(a, b, c, ((u16::from(d) + 254 - 1 + 97) % 254 + 1) as u8)

@@ -95,8 +95,9 @@ fn perftest_gets_no_queue_pair_that_a_mac_does_not_have() {
 /// Catches a program that fails because of a WRITE and is not told which rule of the device is the reason.
 #[test]
 fn an_rdma_write_that_is_refused_is_reported_once_with_its_rule() {
-    let words = format!("ib_write_bw {ON_A_PAIR} -m 1024 -s 4096 -n 200");
-    let [_, client] = outputs_of(&on("refused-write", "tb5-strict"), &words, &ETHERNET);
+    // The IPv4 entry stands at index 2 there.
+    let words = "ib_write_bw -d rdma_en2 -x 2 -c UC -m 1024 -s 4096 -n 200";
+    let [_, client] = outputs_of(&on("refused-write", "tb5-strict"), words, &ETHERNET);
     let printed = text(&client);
     assert!(printed.contains("Couldn't post send: qp 0 scnt=0"), "{printed}");
     let lines = printed.lines().filter(|line| line.starts_with("librdma: "));

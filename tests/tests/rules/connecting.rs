@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rdma_core::{Cause, Device, QpAttr, QpInit, QpState, QueuePair, Transition};
 use rdma_sim::rules::{SourceGid, Unresolved};
-use rdma_sim::{Model, Sim};
+use rdma_sim::{Model, Sim, Topology};
 use rdma_tests::DEVICE;
 
 use super::{bare, errno, happen, pair, rest, under};
@@ -109,15 +109,22 @@ fn a_source_without_ipv4_is_refused_or_not() {
 
 #[test]
 fn a_169_254_address_will_do_or_not() {
-    let connect = |will_do| {
-        value_of(under(|rules| rules.link_local_source = will_do), async |net| {
+    let connect = |will_do, set: Option<&str>| {
+        let mut topology = Topology::pair();
+        if let Some(address) = set {
+            topology.set_addresses(("a", DEVICE), [address.parse().unwrap()]).unwrap();
+        }
+        value_of(under(|rules| rules.link_local_source = will_do).topology(topology), async |net| {
             let (a, b) = (bare(&net, "a"), bare(&net, "b"));
-            assert!(a.qp().address().gid.ipv4().unwrap().is_link_local());
-            a.qp().connect(&b.qp().address()).map_err(|error| error.errno())
+            let [own, peer] = [&a, &b].map(|end| end.qp().address().gid.ipv4().unwrap().is_link_local());
+            (own, peer, a.qp().connect(&b.qp().address()).map_err(|error| error.errno()))
         })
     };
-    assert_eq!(connect(true), Ok(()));
-    assert_eq!(connect(false), Err(60));
+    assert_eq!(connect(true, None), (true, true, Ok(())));
+    assert_eq!(connect(false, None), (false, false, Ok(())), "ports have addresses that work");
+    assert_eq!(connect(true, Some("169.254.77.7")), (true, true, Ok(())));
+    assert_eq!(connect(false, Some("169.254.77.7")), (true, false, Err(60)));
+    assert_eq!(connect(false, Some("10.7.7.7")), (false, false, Ok(())));
 }
 
 #[test]

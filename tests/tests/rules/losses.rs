@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rdma_core::{Cause, CompletionQueue, Device, PortState, QpInit, QueuePair};
+use rdma_sim::rules::SpoiledRtr;
 use rdma_sim::{Sim, Stalled};
 use rdma_tests::DEVICE;
 
@@ -198,6 +199,27 @@ fn crossed_cables_lead_elsewhere() {
         near.connect(&far).unwrap();
         assert!(passes(&net, &mut near, &mut far).await);
     });
+}
+
+/// Sources: exo#1847 (22 on all nodes), exo#1973 (96 after a night).
+#[test]
+fn a_spoiled_port_fails_with_either_error_number() {
+    let connect = |spoiled_rtr| {
+        let change = |rules: &mut rdma_sim::Rules| {
+            (rules.idle_death_spoils, rules.spoiled_rtr) = (true, spoiled_rtr);
+        };
+        value_of(under(change), async |net| {
+            drop(pair(&net));
+            let old = pair(&net);
+            rest(&net, 24 * MINUTE).await;
+            drop(old);
+            let (a, b) = (bare(&net, "a"), bare(&net, "b"));
+            let error = a.qp().connect(&b.qp().address()).unwrap_err();
+            (error.errno(), error.cause)
+        })
+    };
+    assert_eq!(connect(SpoiledRtr::NoUsableGid), (22, Cause::NoUsableGid));
+    assert_eq!(connect(SpoiledRtr::GidTableEmpty), (96, Cause::GidTableEmpty));
 }
 
 /// Sources: exo#1847 and #1973, where new connections failed until a reboot; gojaccl, where they did not.

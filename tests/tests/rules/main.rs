@@ -16,6 +16,7 @@ mod memory;
 mod ports;
 mod roce;
 mod states;
+mod strict;
 mod timing;
 
 use std::fmt::Debug;

@@ -107,6 +107,18 @@ fn a_captured_port_has_no_gids() {
     });
 }
 
+/// Catches a secured link-local address that stays.
+#[test]
+fn a_captured_port_may_keep_its_first_entry() {
+    Sim::new().simulate(async |net| {
+        let before = net.gids("a", DEVICE).unwrap();
+        happen(&net, "a:rdma_en2 captured").await;
+        assert_eq!(net.gids("a", DEVICE).unwrap(), before[..1]);
+        let [a, b] = ["a", "b"].map(|host| bare(&net, host));
+        assert_eq!(a.qp().connect(&b.qp().address()).unwrap_err().cause, Cause::NoUsableGid);
+    });
+}
+
 #[test]
 fn a_port_without_an_address_has_no_usable_gid() {
     Sim::new().simulate(async |net| {
@@ -218,6 +230,26 @@ fn ports_of_40_gbps_have_devices_or_none() {
     }
 }
 
+/// Sources: the listing in Apple TN3205, and mlx#3389. Addresses that the topology sets stay where it sets them.
+#[test]
+fn the_ipv4_entry_begins_at_either_index() {
+    let begins = |index, set: &[&str]| {
+        let mut topology = Topology::pair();
+        if !set.is_empty() {
+            let addresses = set.iter().map(|address| address.parse().unwrap());
+            topology.set_addresses(("a", DEVICE), addresses).unwrap();
+        }
+        value_of(under(|rules| rules.ipv4_gid_index = index).topology(topology), async |net| {
+            let (a, b) = (bare(&net, "a"), bare(&net, "b"));
+            a.connect(&b).unwrap();
+            net.gids("a", DEVICE).unwrap().iter().position(|gid| gid.ipv4().is_some())
+        })
+    };
+    assert_eq!([1, 2].map(|index| begins(index, &[])), [Some(1), Some(2)]);
+    assert_eq!([1, 2].map(|index| begins(index, &["fe80::1", "169.254.7.7", "fe80::2"])), [Some(1), Some(1)]);
+    assert_eq!([1, 2].map(|index| begins(index, &["169.254.7.7"])), [Some(0), Some(0)]);
+}
+
 /// As on the ds4 rig: after a flap the IPv4 entry stands at index 2, and index 1 is empty. Programs that ask for index 1 fail.
 #[test]
 fn the_ipv4_entry_moves_when_a_link_comes_up_again() {
@@ -253,22 +285,36 @@ fn the_ipv4_entry_moves_when_a_link_comes_up_again() {
 
 #[test]
 fn addresses_survive_a_reboot_or_not() {
-    let run = |readdresses| {
+    let run = |readdresses, is_self_assigned, set: Option<&str>| {
         let change = |rules: &mut rdma_sim::Rules| {
             (rules.reboot_readdresses, rules.gids_move) = (readdresses, false);
+            rules.link_local_source = is_self_assigned;
         };
-        value_of(under(change), async |net| {
-            let before = net.gids("a", DEVICE).unwrap();
-            happen(&net, "a reboot 1s").await;
-            rest(&net, Duration::from_secs(2)).await;
-            let after = net.gids("a", DEVICE).unwrap();
-            assert_eq!([before[0], before[2]], [after[0], after[2]], "only the IPv4 address is another");
-            assert!(after[1].ipv4().unwrap().is_link_local());
-            before == after
+        let mut topology = Topology::pair();
+        if let Some(address) = set {
+            topology.set_addresses(("a", DEVICE), ["fe80::1", address].map(|a| a.parse().unwrap())).unwrap();
+        }
+        value_of(under(change).topology(topology), async |net| {
+            let tables = || net.gids("a", DEVICE).unwrap();
+            let mut before = tables();
+            let mut same = Vec::new();
+            for _ in 0..2 {
+                happen(&net, "a reboot 1s").await;
+                rest(&net, Duration::from_secs(2)).await;
+                let after = tables();
+                assert_eq!(before[0], after[0], "it derives from the hardware address");
+                assert_eq!(after[1].ipv4().unwrap().is_link_local(), is_self_assigned);
+                same.push(before == after);
+                before = after;
+            }
+            same
         })
     };
-    assert!(run(false));
-    assert!(!run(true));
+    for is_self_assigned in [true, false] {
+        assert_eq!(run(false, is_self_assigned, None), [true, true]);
+        assert_eq!(run(true, is_self_assigned, None), [false, false]);
+    }
+    assert_eq!(run(true, false, Some("192.168.5.5")), [true, true], "it was set");
 }
 
 /// Catches IP that RDMA being off cuts, and IP over a cable that is pulled, or to a Mac that sleeps.

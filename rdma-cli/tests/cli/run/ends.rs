@@ -43,7 +43,7 @@ fn a_host_whose_program_was_not_started_is_reported() {
     ];
     let output = Run::new(words).output();
     assert_code(&output, 1);
-    let host = |name: &str, code: Value| object!({"host": name, "exit_code": code, "signal": null, "killed_by_fault": false});
+    let host = |name: &str, code: Value| object!({"host": name, "exit_code": code, "signal": null, "killed_by_fault": false, "opened_device": false});
     let expected = [host("a", 1.into()), host("b", Value::Null), host("c", Value::Null)];
     assert_eq!(json(&output)["hosts"], object!(expected));
 }

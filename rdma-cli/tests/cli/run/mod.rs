@@ -148,6 +148,24 @@ fn lines_of_different_hosts_are_not_mixed() {
     }
 }
 
+/// Catches a program that opens the library by the path that it has on Macs, does not find it, and uses TCP: it succeeds, and the run said
+/// nothing.
+#[test]
+fn a_run_in_which_no_program_opens_a_device_says_so() {
+    let says = |words: &[&str]| {
+        let printed = stderr(&Run::new(words).output());
+        let found = printed.lines().find(|line| line.contains("opened a device"));
+        found.map(|line| line.strip_prefix("tb5: ").unwrap_or_else(|| panic!("{line}")).to_owned())
+    };
+    let expected =
+        "no program opened a device; one that opens /usr/lib/librdma.dylib by its path needs --net";
+    assert_eq!(says(&["--hosts", "2", "--", "true"]).as_deref(), Some(expected));
+    assert_eq!(says(&["--quiet", "--hosts", "2", "--", "true"]), None);
+    assert_eq!(says(&["--hosts", "2", "--", "ibv_devinfo"]), None, "it queries and creates nothing");
+    assert_eq!(says(&["--hosts", "2", "--stagger", "0s", "--", "true", ":", "ibv_devinfo"]), None);
+    assert_eq!(says(&["--hosts", "2", "--", "false"]), None, "the failure is what counts");
+}
+
 #[test]
 fn json_is_one_object_with_stable_keys() {
     let fault = "at 0s a:rdma_en2 corrupt 1; at 3600s b pause; after 9 frames a:rdma_en2 unplug";
@@ -159,7 +177,10 @@ fn json_is_one_object_with_stable_keys() {
         ["backend", "cables", "exit_code", "fabric", "faults", "hosts", "outcome", "pace", "wall_seconds"];
     assert_eq!(keys(&report), expected);
     assert_eq!(report["backend"], "simulator");
-    assert_eq!(keys(&report["hosts"][0]), ["exit_code", "host", "killed_by_fault", "signal"]);
+    assert_eq!(
+        keys(&report["hosts"][0]),
+        ["exit_code", "host", "killed_by_fault", "opened_device", "signal"]
+    );
     let counters = ["device", "frames", "host", "messages", "payload_bytes", "stalls", "wire_bytes"];
     assert_eq!(keys(&report["cables"][0]["ends"][1]), counters);
     let faults = json!([
@@ -274,7 +295,7 @@ fn a_host_that_a_fault_kills_is_not_a_failure() {
     assert_eq!(lines.last().unwrap(), "tb5: interrupted");
     assert_eq!(
         report["hosts"][0],
-        json!({"host": "a", "exit_code": null, "signal": 9, "killed_by_fault": true})
+        json!({"host": "a", "exit_code": null, "signal": 9, "killed_by_fault": true, "opened_device": true})
     );
     run.assert_nothing_is_left();
 }

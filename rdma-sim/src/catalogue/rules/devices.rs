@@ -44,6 +44,11 @@ rules! {
     "gid-table", Documented by "Apple TN3205, revision of 2026-04-13", uncounted as "every topology has it",
         shown by gid_tables_mirror_addresses;
 
+    /// The IPv4 entry of a port with the addresses that it has by itself stands at index 1 (the listing in Apple TN3205), or at
+    /// index 2 (mlx#3389).
+    "ipv4-gid-index", Disputed by "Apple TN3205; mlx#3389", set by Rules::ipv4_gid_index, uncounted as "every topology has it",
+        shown by the_ipv4_entry_begins_at_either_index;
+
     /// The IPv4 entry may be at any index of the GID table, and entries between may be unset.
     "gid-index", Reported by "mlx#3389", caused by "gid-at",
         shown by the_ipv4_entry_may_be_anywhere;
@@ -58,8 +63,8 @@ rules! {
     "no-ipv4", Reported by "mlx#3467; mlx#3468", caused by "link-local-gids",
         shown by a_port_without_an_address_has_no_usable_gid;
 
-    /// A port that the Thunderbolt Bridge has captured has an empty GID table. Other sources report that its first entry
-    /// stays, which is the fault `link-local-gids`.
+    /// A port that the Thunderbolt Bridge has captured has an empty GID table, or keeps its first entry alone, which is the fault
+    /// `captured`.
     "bridge-capture", Measured by "mlx-jaccl-cluster, docs/from-scratch.md; exo#1390", caused by "no-gids",
         shown by a_captured_port_has_no_gids;
 

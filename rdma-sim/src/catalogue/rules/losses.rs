@@ -40,10 +40,15 @@ rules! {
         shown by a_queue_pair_that_rests_too_long_is_dead;
 
     /// After a queue pair has died of idleness, its port connects no other until a reboot. Not every report says so, so this is
-    /// off. The error number 22 is the reported one; 96 was reported as well.
+    /// off.
     "idle-death-spoils", Disputed by "gojaccl; exo#1847; exo#1973", set by Rules::idle_death_spoils,
         applies if |model| model.rules.idle_death_spoils,
         shown by idle_death_spoils_the_port_or_not;
+
+    /// On a port that idle death has spoiled, the transition to RTR fails with 22 (exo#1847), or with 96 (exo#1973).
+    "spoiled-rtr", Disputed by "exo#1847; exo#1973", set by Rules::spoiled_rtr,
+        applies if |model| model.rules.idle_death_spoils,
+        shown by a_spoiled_port_fails_with_either_error_number;
 
     /// A wedged driver creates no object. That it returns 16, and that connected queue pairs keep working, is assumed:
     /// on a Mac the tools hang.
@@ -54,7 +59,8 @@ rules! {
     "reboot", Reported by "mlx#3207; tmc/apple rdma", caused by "reboot",
         shown by only_a_reboot_frees_leaked_objects;
 
-    /// After a reboot a Mac has the addresses that it had, or its ports have given themselves others.
+    /// After a reboot a Mac has the IPv4 addresses that it had, or its ports have others, unless the topology sets them. That the
+    /// other addresses stay is assumed.
     "reboot-addresses", Disputed by "mlx#3207; mlx#4180", set by Rules::reboot_readdresses,
         applies if |model| model.rules.reboot_readdresses,
         shown by addresses_survive_a_reboot_or_not;

@@ -31,7 +31,8 @@ rules! {
         shown by a_source_without_ipv4_is_refused_or_not;
 
     /// An address of 169.254.0.0/16 is valid as the source (Apple TN3205, mlx#4191), or the transition to RTR fails
-    /// with 60 (pytorch PR 189856).
+    /// with 60 (pytorch PR 189856). Where it fails, simulated ports have an address of 192.168.0.0/16 instead, unless the topology
+    /// sets another one.
     "link-local-source", Disputed by "Apple TN3205; pytorch PR 189856", set by Rules::link_local_source,
         shown by a_169_254_address_will_do_or_not;
 

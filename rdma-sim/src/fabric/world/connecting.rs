@@ -6,7 +6,7 @@ use super::World;
 use super::device::Device;
 use crate::catalogue::rule;
 use crate::fabric::ids::DeviceIndex;
-use crate::rules::{SourceGid, Unresolved};
+use crate::rules::{SourceGid, SpoiledRtr, Unresolved};
 
 impl World {
     /// Whether a queue pair of `device` can begin to receive from the peer that `attr` names; a failure is counted
@@ -34,16 +34,23 @@ impl World {
         let rules = &self.rules;
         let Device { faults, gids, .. } = self.device(device);
         let is_worn = rules.failed_rtr_wedges.is_some_and(|limit| faults.failed_rtrs >= limit);
+        let spoiled = match rules.spoiled_rtr {
+            SpoiledRtr::GidTableEmpty => Cause::GidTableEmpty,
+            SpoiledRtr::NoUsableGid => Cause::NoUsableGid,
+        };
         let refusals = [
             (has_failed, rule!("half-connected"), Cause::Busy),
             (faults.is_busy, rule!("rtr-busy"), Cause::Busy),
             (faults.is_wedged, rule!("wedge"), Cause::Busy),
             (is_worn, rule!("failed-rtr-wedges"), Cause::Busy),
-            (faults.is_spoiled, rule!("idle-death-spoils"), Cause::NoUsableGid),
+            (faults.is_spoiled, rule!("idle-death-spoils"), spoiled),
             (gids.iter().all(Gid::is_zero), rule!("rtr-no-gids"), Cause::GidTableEmpty),
         ];
         if let Some((_, number, cause)) = refusals.into_iter().find(|(applies, ..)| *applies) {
             exercise(number);
+            if number == rule!("idle-death-spoils") {
+                exercise(rule!("spoiled-rtr"));
+            }
             return Err(cause);
         }
         let source = gids.get(usize::from(attr.sgid_index)).filter(|gid| !gid.is_zero());

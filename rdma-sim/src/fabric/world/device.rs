@@ -6,7 +6,7 @@ use rdma_core::{Gid, Time, Verb};
 
 use crate::LineRate;
 use crate::fabric::event::Nanos;
-use crate::topology::{Port, self_assigned_again};
+use crate::topology::readdressed;
 
 /// One port of a Mac
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub(super) struct Device {
     pub(super) name: String,
     pub(super) host: u32,
     pub(super) gids: Vec<Gid>,
+    /// The IPv4 address that was configured instead of one of 169.254.0.0/16.
+    configured: Option<Ipv4Addr>,
     /// The rate of the port itself, whatever the cable carries.
     pub(super) rate: LineRate,
     /// Grows when a cut invalidates all objects.
@@ -60,11 +62,18 @@ pub(super) struct DeviceFaults {
 }
 
 impl Device {
-    pub(super) fn new(port: &Port, rate: LineRate, host: u32) -> Self {
+    /// The device `name` of `host`, with this GID table, in which `configured` is the IPv4 address that was configured, if one was
+    pub(super) fn new(
+        name: String,
+        (gids, configured): (Vec<Gid>, Option<Ipv4Addr>),
+        rate: LineRate,
+        host: u32,
+    ) -> Self {
         Self {
-            name: port.device.clone(),
+            name,
             host,
-            gids: port.gids(),
+            gids,
+            configured,
             rate,
             incarnation: 1,
             generation: 1,
@@ -86,13 +95,16 @@ impl Device {
         }
     }
 
-    /// The interface gives itself another IPv4 address, if it gave itself the one that it has
+    /// The interface gets another IPv4 address, unless the topology sets the one that it has
     pub(super) fn readdress(&mut self) {
+        let configured = self.configured;
+        let is_own = |address: &Ipv4Addr| address.is_link_local() || configured == Some(*address);
         for gid in &mut self.gids {
-            if let Some(address) = gid.ipv4().filter(Ipv4Addr::is_link_local) {
-                *gid = Gid::from_ipv4(self_assigned_again(address));
+            if let Some(address) = gid.ipv4().filter(is_own) {
+                *gid = Gid::from_ipv4(readdressed(address));
             }
         }
+        self.configured = configured.map(readdressed);
     }
 }
 

@@ -49,6 +49,7 @@ impl World {
     /// A host has restarted: its kernel is as new
     pub(crate) fn boot(&mut self, host: u32) -> Effects {
         let mut out = Vec::new();
+        self.hosts[host as usize].boots += 1;
         self.change_host(host, |host| (host.is_booting, host.is_asleep) = (false, false), &mut out);
         for index in self.devices_of(host) {
             let readdresses = self.rules.reboot_readdresses;
@@ -292,6 +293,7 @@ impl Device {
         match *kind {
             FaultKind::Boundary => faults.straddles = true,
             FaultKind::Busy => faults.is_busy = true,
+            FaultKind::Captured => gids.truncate(1),
             FaultKind::Delay { by } => {
                 faults.delay_ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX / 4);
             }

@@ -11,6 +11,8 @@ pub(super) struct Host {
     pub(super) process: Process,
     /// Starts of its processes, from 1.
     pub(super) generation: u32,
+    /// How often it has restarted.
+    pub(super) boots: u32,
     /// Its processes have started anew and the executor has not asked since.
     pub(super) is_starting: bool,
     pub(super) has_rdma: bool,
@@ -36,6 +38,7 @@ impl Host {
             devices,
             process: Process::Running,
             generation: 1,
+            boots: 0,
             is_starting: false,
             has_rdma: true,
             is_asleep: false,

@@ -17,7 +17,7 @@ use super::ids::{DeviceIndex, DeviceRef, LinkEnd};
 use super::object_counts::ObjectCounts;
 use crate::fault::Target;
 use crate::rules::Rules;
-use crate::topology::{PortIndex, Topology};
+use crate::topology::{PortIndex, Topology, gids_under};
 use crate::{LineRate, Model};
 
 /// The hosts, their ports, and which cables are plugged in where
@@ -64,7 +64,8 @@ impl World {
                     cables[c].ends[end] = index;
                     Some(LinkEnd { cable: c as u32, end: end as u8 })
                 });
-                devices.push(Device::new(port, host.mac().line_rate(), h as u32));
+                let gids = gids_under(&model.rules, port, [h, p]);
+                devices.push(Device::new(port.device.clone(), gids, host.mac().line_rate(), h as u32));
                 links.push(link);
             }
             hosts.push(Host::new(host.name.clone(), first..devices.len() as u32));
@@ -115,6 +116,11 @@ impl World {
     pub(crate) fn process(&self, host: u32) -> (Process, u32) {
         let host = &self.hosts[host as usize];
         (host.process, host.generation)
+    }
+
+    /// How often a host has restarted
+    pub(crate) fn boots(&self, host: u32) -> u32 {
+        self.hosts[host as usize].boots
     }
 
     /// Whether the processes of a host have started anew since the last call

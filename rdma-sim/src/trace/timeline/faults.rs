@@ -70,6 +70,7 @@ fn lasts(kind: &FaultKind) -> Lasts {
         FaultKind::Delay { by } if !by.is_zero() => Lasts::Receives,
         FaultKind::SlowReceive => Lasts::Receives,
         FaultKind::Busy
+        | FaultKind::Captured
         | FaultKind::Hang { .. }
         | FaultKind::LeakCqs { .. }
         | FaultKind::LeakMrs { .. }
