@@ -5,29 +5,14 @@ use std::time::Duration;
 
 use rdma_async::time::sleep;
 use rdma_core::{Cause, Error, Opcode, Time, Verb};
-use serde::{Deserialize, Serialize};
 
 use crate::error::CalibrateError;
+use crate::message::Flow;
 use crate::serve::slot;
 use crate::station::{PATIENCE, Station};
 
 /// How long a full queue is left alone.
 const MOMENT: Duration = Duration::from_micros(1);
-
-/// A stream of messages of one length
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-pub(crate) struct Flow {
-    /// How many messages
-    pub(crate) count: usize,
-    /// Their length
-    pub(crate) len: usize,
-    /// How many sends are posted at once
-    pub(crate) depth: usize,
-    /// How many receives are posted at once
-    pub(crate) window: usize,
-    /// Whether the side that answers sends as many, from the first message that arrives on
-    pub(crate) is_both_ways: bool,
-}
 
 impl Flow {
     /// Posts the receives with which the stream begins

@@ -3,8 +3,6 @@
 use rdma_core::{QpAddress, Status};
 use serde::{Deserialize, Serialize};
 
-use crate::flow::Flow;
-
 /// The version of the conversation: sides of different versions part at once
 pub const VERSION: u64 = 2;
 
@@ -44,6 +42,21 @@ pub(crate) enum Request {
     Drop,
     /// The end
     Bye,
+}
+
+/// A stream of messages of one length
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct Flow {
+    /// How many messages
+    pub(crate) count: usize,
+    /// Their length
+    pub(crate) len: usize,
+    /// How many sends are posted at once
+    pub(crate) depth: usize,
+    /// How many receives are posted at once
+    pub(crate) window: usize,
+    /// Whether the side that answers sends as many, from the first message that arrives on
+    pub(crate) is_both_ways: bool,
 }
 
 /// An answer

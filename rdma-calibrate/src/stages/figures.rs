@@ -9,9 +9,9 @@ use rdma_sim::rules::{QueueGrant, QueueUnit, SendCompletion};
 use super::timing::{PINGS, ping};
 use crate::error::CalibrateError;
 use crate::findings::{Goodput, RoundTrips};
-use crate::flow::Flow;
+
 use crate::lab::Lab;
-use crate::message::{Reply, Request};
+use crate::message::{Flow, Reply, Request};
 
 const STAGE: &str = "figures";
 /// The lengths of messages there and back, beside the 8 bytes of the timing.

@@ -192,6 +192,11 @@ fn invalid_scenarios_are_refused_with_file_and_line() {
             4,
             "a link has 2 ports, not 3: write two ports as HOST:DEVICE",
         ),
+        (
+            rest("topology = \"desk.toml\""),
+            4,
+            "expected a table: its own with a shape, or lists of hosts and cables",
+        ),
         // Workloads.
         (workload("count = 1"), 4, "missing field `kind`"),
         (workload("kind = \"fly\""), 5, "unknown variant `fly`, expected one of `exchange`, `idle`, `ping`"),

@@ -37,7 +37,12 @@ pub(super) fn neighbours(host: &HostReport) -> Vec<Note> {
             Some(ether) => Some(Note::ok(format!("{address} is at {ether}"))),
             None if is_peer_resolved() => None,
             None if is_listed => Some(Note::fail(
-                format!("{address} is at (incomplete): the other host did not answer"),
+                match host.ipv6_peer_on(name) {
+                    Some(ether) => format!(
+                        "{address} is at (incomplete), and {ether} answers over IPv6: the cable works, and the other host does not have this IPv4 address"
+                    ),
+                    None => format!("{address} is at (incomplete): the other host did not answer"),
+                },
                 "give both ends of the cable addresses of one network, and take both ports out of the bridge; clear a stale entry with `sudo arp -d ADDRESS`",
             )),
             None => Some(

@@ -54,6 +54,13 @@ impl HostReport {
         self.ipv4_neighbours.iter().flatten().filter(move |neighbour| neighbour.interface == interface)
     }
 
+    /// The Ethernet address of another host that answers over IPv6 on an interface
+    pub fn ipv6_peer_on(&self, interface: &str) -> Option<&str> {
+        let own = self.interface(interface)?.ether.as_deref();
+        let here = self.ipv6_neighbours.iter().flatten().filter(|neighbour| neighbour.interface == interface);
+        here.filter_map(|neighbour| neighbour.ether.as_deref()).find(|ether| Some(*ether) != own)
+    }
+
     /// The IPv4 addresses that the other end of the cable at an interface can have: those of neighbours in a network of the
     /// interface, and the other one of a network of two
     pub fn peer_addresses(&self, interface: &str) -> Vec<Ipv4Addr> {

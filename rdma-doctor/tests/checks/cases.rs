@@ -168,6 +168,10 @@ pub(crate) const CASES: &[(&str, Verdict, Change)] = &[
     ("lasting_bridge", Verdict::Warn, |h| settings_bridge(h, "en4")),
     ("lasting_bridge", Verdict::Unknown, |h| h[0].report.network_settings = None),
     ("neighbours", Verdict::Fail, |h| neighbour(h).ether = None),
+    ("neighbours", Verdict::Fail, |h| {
+        neighbour(h).ether = None;
+        h[0].report.ipv6_neighbours = None;
+    }),
     // Breaks if an old entry without an answer fails a port whose peer is resolved.
     ("neighbours", Verdict::Ok, |h| {
         interface(h).ipv4[0].prefix_len = 24;

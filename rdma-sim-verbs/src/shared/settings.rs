@@ -327,6 +327,20 @@ impl Settings {
 mod tests {
     use super::*;
 
+    /// Regression: `ring` was a ring of two, which is none.
+    #[test]
+    fn a_shape_without_a_number_has_as_few_hosts_as_it_can() {
+        for (text, hosts, count) in [
+            ("ring", None, 3),
+            ("mesh", None, 2),
+            ("star", Some(5), 5),
+            ("ring:4", None, 4),
+            ("ring", Some(6), 6),
+        ] {
+            assert_eq!(topology(text, hosts).unwrap().hosts().len(), count, "{text} {hosts:?}");
+        }
+    }
+
     /// Catches settings that name the file: the other hosts may run elsewhere, and the file may change meanwhile.
     #[test]
     fn the_text_of_settings_holds_what_the_file_of_a_profile_says() {
