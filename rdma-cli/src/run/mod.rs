@@ -20,12 +20,14 @@ mod summary;
 mod watch;
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
+use std::io;
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow};
 use rdma_sim_verbs::shared::{FabricError, Settings, SharedFabric};
 
 use self::cause::Cause;
@@ -179,17 +181,43 @@ fn create(name: Option<&str>, settings: &Settings) -> Result<SharedFabric> {
     let fresh = format!("run-{}-{random:04x}", std::process::id());
     let name = name.unwrap_or(&fresh);
     match open(name) {
-        Ok(_) => bail!("there is a fabric called {name:?} already; end its processes or choose another name"),
+        Ok(_) => Err(taken(name)),
         Err(error) if matches!(error.downcast_ref(), Some(FabricError::Missing(_))) => {
-            Ok(SharedFabric::create(name, settings)?)
+            claim(SharedFabric::create(name, settings)?)
         }
         Err(error) => Err(error),
     }
 }
 
+/// Takes a fabric for this run: two that begin at once under one name find none, and enter the same
+fn claim(fabric: SharedFabric) -> Result<SharedFabric> {
+    match File::create_new(fabric.directory().join("run")) {
+        Ok(_) => Ok(fabric),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(taken(fabric.name())),
+        Err(error) => Err(error).context("the files of the run"),
+    }
+}
+
+fn taken(name: &str) -> anyhow::Error {
+    anyhow!("there is a fabric called {name:?} already; end its processes or choose another name")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Regression: of runs that began at once under one name, one ended with "File exists", and its faults were those of the other.
+    #[test]
+    fn of_two_runs_in_one_fabric_the_second_is_refused() {
+        let name = format!("claim-{}", std::process::id());
+        let [first, second] = [(); 2].map(|()| {
+            claim(SharedFabric::create(&name, &Settings::new(rdma_sim::Topology::pair())).unwrap())
+        });
+        let refused = second.unwrap_err().to_string();
+        assert!(refused.contains(&name) && refused.contains("choose another name"), "{refused}");
+        drop(first.unwrap());
+        assert!(open(&name).is_err(), "nothing is left");
+    }
 
     #[test]
     fn the_last_command_is_for_all_remaining_hosts() {
