@@ -18,7 +18,7 @@ use super::destination::Destination;
 use super::faults::Faults;
 use super::receive::{Arrived, Received, Receiver};
 use super::send::{Sender, Sources};
-use super::words::{UNCONFIRMED, remedy};
+use super::words::{ended_early, remedy};
 use crate::failure::at;
 use crate::file::Replacement;
 use crate::mac;
@@ -78,11 +78,7 @@ impl Transfer {
         let (sent, received) = match copied {
             Err(error) if error.is::<Stalled>() || error.is::<Interrupted>() => {
                 let remedy = remedy(arrived.incomplete.take().map_or(Ok(None), Replacement::keep));
-                let cause = with_sources(&error);
-                let why = match arrived.is_whole.get() {
-                    true => format!("{UNCONFIRMED} ({cause})"),
-                    false => format!("the copy is not complete ({cause}); {remedy}"),
-                };
+                let why = ended_early(&arrived, &with_sources(&error), &remedy);
                 return Err(error.context(at(&path, why)));
             }
             copied => copied?,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::receive::Received;
+use super::receive::{Arrived, Received};
 use crate::report::{bytes, plain, with_sources};
 
 /// Amount that was copied
@@ -25,8 +25,15 @@ pub(super) fn size(len: u64, [files, directories, links]: [u64; 3]) -> String {
 /// Files of a directory that had arrived before are kept.
 pub(super) const NOT_KEPT: &str = "the file that did not fit is not kept: copy again once there is room";
 
-/// Outcome of a copy whose last words did not reach the other side
-pub(super) const UNCONFIRMED: &str = "the copy is in its place and verified, but its end is not confirmed";
+/// What the receiver says of a copy that ended early because of `why`
+pub(super) fn ended_early(arrived: &Arrived, why: &str, remedy: &str) -> String {
+    if arrived.is_whole.get() {
+        // The last message of this side did not reach the sender.
+        format!("the copy is in its place and verified, but its end is not confirmed ({why})")
+    } else {
+        format!("the copy is not complete ({why}); {remedy}")
+    }
+}
 
 /// Remedy after a copy that is not complete, of which `kept` says whether the next one continues it
 pub(super) fn remedy(kept: Result<Option<PathBuf>>) -> String {

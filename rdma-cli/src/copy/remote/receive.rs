@@ -8,7 +8,7 @@ use super::outcome::Outcome;
 use super::request::Request;
 use crate::copy::destination::Destination;
 use crate::copy::receive::{Arrived, Received, Receiver};
-use crate::copy::words::{NOT_KEPT, UNCONFIRMED, earlier, remedy};
+use crate::copy::words::{NOT_KEPT, earlier, ended_early, remedy};
 use crate::failure::shown;
 use crate::file::Replacement;
 use crate::machines::{Accepted, Carried, end_session, explain, in_session, lacks_room};
@@ -78,11 +78,7 @@ pub(crate) async fn receive(
     let received: Received = done.map_err(|error| {
         let error = explain(error);
         let why = with_sources(&error);
-        let what = match arrived.is_whole.get() {
-            true => format!("{UNCONFIRMED} ({why})"),
-            false => format!("the copy is not complete ({why}); {remedy}"),
-        };
-        let what = format!("{}: {what}", shown(&place));
+        let what = format!("{}: {}", shown(&place), ended_early(&arrived, &why, &remedy));
         error.context(what)
     })?;
     let goodput = (received.bytes - received.resumed) as f64 / wall_seconds;
