@@ -134,7 +134,7 @@ pub struct Timing {
     pub send_completion_ns: u64,
     /// Whether bytes take as long as the line rate says, rather than no time
     pub line_rate: bool,
-    /// How long a full frame occupies a cable of 80 Gb/s, whatever takes that time: other cables and shorter frames are in proportion
+    /// How long a full frame occupies a cable of 80 Gb/s; other cables and shorter frames are in proportion
     ///
     /// The default is [`DEFAULT_FRAME_NS`](Self::DEFAULT_FRAME_NS): with it, the time of each frame is [`LineRate::frame_ns`].
     pub frame_ns: u64,

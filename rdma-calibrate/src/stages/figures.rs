@@ -9,7 +9,6 @@ use rdma_sim::rules::{QueueGrant, QueueUnit, SendCompletion};
 use super::timing::{PINGS, ping};
 use crate::error::CalibrateError;
 use crate::findings::{Goodput, RoundTrips};
-
 use crate::lab::Lab;
 use crate::message::{Flow, Reply, Request};
 

@@ -23,7 +23,7 @@ pub(crate) fn peer() -> Result<()> {
     Ok(())
 }
 
-/// This process and another one, whose memory it writes
+/// Memory of this process, and another process whose memory this one writes
 pub(crate) struct OneCopy {
     child: Child,
     from: Vec<u8>,
