@@ -86,6 +86,8 @@ pub enum LinkMessage<'a> {
         peer: Qpn,
         /// Its type
         qp_type: QpType,
+        /// When the transmitter of the peer knows it
+        at: Time,
     },
     /// A queue pair of the sending host no longer receives
     Closed {
@@ -98,6 +100,8 @@ pub enum LinkMessage<'a> {
         qp: QpName,
         /// Bytes of the receive
         len: u32,
+        /// When the transmitter of the peer knows it
+        at: Time,
     },
     /// The next bytes for the oldest receive that is not filled
     Data {

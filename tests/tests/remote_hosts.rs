@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rdma_core::{
     Access, Completion, FRAME, MemoryRegion as _, QpAddress, QpInit, QpType, Qpn, QueuePair as _, SendOp,
-    Sge, Status,
+    Sge, Status, Time,
 };
 use rdma_sim::remote::{LinkMessage, ProcessName, QpName, Transport};
 use rdma_sim::rules::FrameMatch;
@@ -68,8 +68,8 @@ fn a_restarted_process_starts_without_receives_and_gets_all_announcements() {
     let qp = QpName { device: 3, qpn: peer.qpn };
     let announce = |qpn: Qpn| {
         let mut remote_input = driver.remote_input();
-        remote_input.apply(THERE, &LinkMessage::Ready { qp, peer: qpn, qp_type: QpType::Uc });
-        remote_input.apply(THERE, &LinkMessage::ReceivePosted { qp, len: 4096 });
+        remote_input.apply(THERE, &LinkMessage::Ready { qp, peer: qpn, qp_type: QpType::Uc, at: Time::ZERO });
+        remote_input.apply(THERE, &LinkMessage::ReceivePosted { qp, len: 4096, at: Time::ZERO });
     };
     announce(here.qp.address().qpn);
     driver.remote_input().announce_all_to(THERE);
@@ -85,8 +85,7 @@ fn a_restarted_process_starts_without_receives_and_gets_all_announcements() {
     let status = rdma_core::Status::Success;
     for from in [Qpn(peer.qpn.0 + 1), peer.qpn] {
         remote_input.apply(THERE, &LinkMessage::Data { to, from, bytes: &[7; 4096] });
-        remote_input
-            .apply(THERE, &LinkMessage::Filled { to, from, len: 4096, status, at: rdma_core::Time::ZERO });
+        remote_input.apply(THERE, &LinkMessage::Filled { to, from, len: 4096, status, at: Time::ZERO });
     }
     drop(remote_input);
     assert_eq!(sent_since(), []);
@@ -97,14 +96,69 @@ fn a_restarted_process_starts_without_receives_and_gets_all_announcements() {
     assert_eq!(here.read(0..4096), [7; 4096], "there is no receive");
 }
 
+/// Regression: a transmitter learned at once of the receives of another process, and one propagation later of those of its own process.
+///
+/// Catches that, an announcement with another time, and a time that is believed although no message can have it.
+#[test]
+fn a_receive_of_another_process_is_known_one_propagation_after_its_post() {
+    struct Announced(Arc<Mutex<Vec<Time>>>);
+
+    impl Transport for Announced {
+        fn room(&mut self, _to: ProcessName) -> usize {
+            1 << 20
+        }
+
+        fn send(&mut self, _to: ProcessName, message: &LinkMessage<'_>) {
+            if let LinkMessage::Ready { at, .. } | LinkMessage::ReceivePosted { at, .. } = *message {
+                self.0.lock().unwrap().push(at);
+            }
+        }
+
+        fn flush(&mut self) {}
+    }
+
+    let propagation = Duration::from_nanos(Model::tb5().timing.propagation_ns);
+    let (driver, sent, here, peer) = one_host();
+    let qp = QpName { device: 3, qpn: peer.qpn };
+    let apply = |message: &LinkMessage<'_>| driver.remote_input().apply(THERE, message);
+    let known = LinkMessage::Ready { qp, peer: here.qp.address().qpn, qp_type: QpType::Uc, at: Time::ZERO };
+    apply(&known);
+    for (id, after) in [(1, Duration::ZERO), (2, propagation), (3, Duration::MAX)] {
+        here.post(id, SendOp::Send, &[here.sge(0..8)]).unwrap();
+        // It waits for a receive.
+        driver.advance_to(driver.now() + Duration::from_millis(1));
+        sent.lock().unwrap().clear();
+        let posted = driver.now();
+        let at = if after == Duration::MAX { Time::from_nanos(u64::MAX) } else { posted + after };
+        apply(&LinkMessage::ReceivePosted { qp, len: 4096, at });
+        let is_filled = |after| {
+            driver.advance_to(posted + after);
+            sent.lock().unwrap().contains(&("filled", 8))
+        };
+        let before = propagation - Duration::from_nanos(1);
+        assert_eq!(is_filled(before), id == 1, "{id}");
+        assert!(is_filled(propagation + Duration::from_micros(1)), "{id}");
+    }
+
+    let announced = Arc::default();
+    let both = Driver::new(Sim::new(), drop).unwrap();
+    both.simulate_only("a", Box::new(Announced(Arc::clone(&announced))));
+    let [here, there] = pair_of([&both, &both], QpType::Uc, Access::LOCAL_WRITE);
+    here.qp.connect(&there.qp.address()).unwrap();
+    let connected = both.now();
+    both.advance_to(connected + Duration::from_micros(5));
+    here.recv(1, &[here.sge(0..4096)]).unwrap();
+    assert_eq!(*announced.lock().unwrap(), [connected + propagation, both.now() + propagation]);
+}
+
 /// Catches a process that announces, closes or forgets a queue pair of another process of its host.
 #[test]
 fn no_process_speaks_for_the_queue_pairs_of_another_one() {
     let (driver, sent, here, peer) = one_host();
     let qp = QpName { device: 3, qpn: peer.qpn };
     let other = ProcessName { number: 1, ..THERE };
-    let ready = LinkMessage::Ready { qp, peer: here.qp.address().qpn, qp_type: QpType::Uc };
-    let receive = LinkMessage::ReceivePosted { qp, len: 4096 };
+    let ready = LinkMessage::Ready { qp, peer: here.qp.address().qpn, qp_type: QpType::Uc, at: Time::ZERO };
+    let receive = LinkMessage::ReceivePosted { qp, len: 4096, at: Time::ZERO };
     let apply = |from, message: &LinkMessage<'_>| driver.remote_input().apply(from, message);
     let filled = || {
         driver.advance_to(driver.now() + Duration::from_millis(1));
@@ -156,9 +210,9 @@ impl Transport for Queue {
 /// A message with other bytes, which may live longer or shorter
 fn with_bytes<'a>(message: &LinkMessage<'_>, bytes: &'a [u8]) -> LinkMessage<'a> {
     match *message {
-        LinkMessage::Ready { qp, peer, qp_type } => LinkMessage::Ready { qp, peer, qp_type },
+        LinkMessage::Ready { qp, peer, qp_type, at } => LinkMessage::Ready { qp, peer, qp_type, at },
         LinkMessage::Closed { qp } => LinkMessage::Closed { qp },
-        LinkMessage::ReceivePosted { qp, len } => LinkMessage::ReceivePosted { qp, len },
+        LinkMessage::ReceivePosted { qp, len, at } => LinkMessage::ReceivePosted { qp, len, at },
         LinkMessage::Data { to, from, .. } => LinkMessage::Data { to, from, bytes },
         LinkMessage::Filled { to, from, len, status, at } => {
             LinkMessage::Filled { to, from, len, status, at }

@@ -50,13 +50,13 @@ fn words(
 /// The record of a message: its words, and its bytes
 pub(crate) fn encode<'a>(stamp: Stamp, message: &LinkMessage<'a>) -> ([u64; WORDS], &'a [u8]) {
     match *message {
-        LinkMessage::Ready { qp, peer, qp_type } => {
+        LinkMessage::Ready { qp, peer, qp_type, at } => {
             let detail = u32::from(qp_type == QpType::Rc);
-            (words(stamp, READY, detail, 0, qp, peer.0.into(), [0; 3]), &[])
+            (words(stamp, READY, detail, 0, qp, peer.0.into(), [0, at.as_nanos(), 0]), &[])
         }
         LinkMessage::Closed { qp } => (words(stamp, CLOSED, 0, 0, qp, 0, [0; 3]), &[]),
-        LinkMessage::ReceivePosted { qp, len } => {
-            (words(stamp, RECEIVE_POSTED, 0, 0, qp, 0, [len.into(), 0, 0]), &[])
+        LinkMessage::ReceivePosted { qp, len, at } => {
+            (words(stamp, RECEIVE_POSTED, 0, 0, qp, 0, [len.into(), at.as_nanos(), 0]), &[])
         }
         LinkMessage::Data { to, from, bytes } => {
             (words(stamp, DATA, 0, bytes.len(), to, from.0.into(), [0; 3]), bytes)
@@ -103,9 +103,10 @@ pub(crate) fn decode<'a>(words: &[u64; WORDS], bytes: &'a [u8]) -> Option<LinkMe
             qp: name,
             peer: from,
             qp_type: if detail == 1 { QpType::Rc } else { QpType::Uc },
+            at: Time::from_nanos(b),
         },
         CLOSED => LinkMessage::Closed { qp: name },
-        RECEIVE_POSTED => LinkMessage::ReceivePosted { qp: name, len: a as u32 },
+        RECEIVE_POSTED => LinkMessage::ReceivePosted { qp: name, len: a as u32, at: Time::from_nanos(b) },
         DATA => LinkMessage::Data { to: name, from, bytes },
         FILLED => {
             let status = Status::from_code(detail);

@@ -125,7 +125,7 @@ impl Transport for Senders {
 
 #[cfg(test)]
 mod tests {
-    use rdma_core::Qpn;
+    use rdma_core::{Qpn, Time};
     use rdma_sim::remote::QpName;
 
     use super::super::ring::Reader;
@@ -155,7 +155,7 @@ mod tests {
         let mut reader = Reader::new(segment.ring(HERE, THERE));
         let (count, mut next) = (100_000, 0);
         for len in 0..count {
-            senders.send(THERE, &LinkMessage::ReceivePosted { qp: QP, len });
+            senders.send(THERE, &LinkMessage::ReceivePosted { qp: QP, len, at: Time::ZERO });
             let has_sent_all = senders.senders[index(THERE)].backlog.is_empty();
             assert!(has_sent_all || senders.room(THERE) == 0 && is_blocked.load(Ordering::Relaxed), "{len}");
             // Now and then the reader runs, but not always for long enough.

@@ -122,7 +122,10 @@ impl Fabric {
         }
         if is_up && let Some(host) = self.world.remote_neighbour(device) {
             let len = span.len as u32;
-            self.remotes.send(ProcessName::of(host, peer), &LinkMessage::ReceivePosted { qp: name, len });
+            self.remotes.send(
+                ProcessName::of(host, peer),
+                &LinkMessage::ReceivePosted { qp: name, len, at: visible },
+            );
         }
         Ok(())
     }

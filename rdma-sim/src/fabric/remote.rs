@@ -4,9 +4,10 @@
 //! are those that were announced, and the transmitter fills them by the rules that hold within one process. Bytes and outcomes
 //! are sent as messages instead of moving in memory.
 
-use rdma_core::Status;
+use rdma_core::{Status, Time};
 
 use super::Fabric;
+use super::event::Nanos;
 use super::ids::QpKey;
 use super::memory::Moved;
 use super::queue_pairs::{QueuePair, REQUEST_BYTES};
@@ -18,14 +19,20 @@ impl Fabric {
 
     /// Announces a queue pair that receives, and its receives, to the process of the peer, if there is one
     pub(super) fn announce(&mut self, key: QpKey) {
+        let at = self.schedule.now() + self.propagation();
         let found = &self.qps[key];
         let Some(host) = self.world.remote_neighbour(found.device) else { return };
         let (qp, peer, qp_type) = (found.name(), found.peer, found.qp_type);
         let to = ProcessName::of(host, peer);
-        self.remotes.send(to, &LinkMessage::Ready { qp, peer, qp_type });
+        self.remotes.send(to, &LinkMessage::Ready { qp, peer, qp_type, at });
         for len in found.open_receives() {
-            self.remotes.send(to, &LinkMessage::ReceivePosted { qp, len });
+            self.remotes.send(to, &LinkMessage::ReceivePosted { qp, len, at });
         }
+    }
+
+    /// How long news of a queue pair takes to the other end of the cable
+    fn propagation(&self) -> Nanos {
+        Nanos(self.model.timing.propagation_ns)
     }
 
     /// Forgets what a process has announced
@@ -73,6 +80,9 @@ impl Fabric {
             return;
         }
         let now = self.schedule.now();
+        // The processes have one clock; a time that no message can have is not believed.
+        let latest = now + self.propagation();
+        let known_by = |at: Time| at.clamp(now, latest);
         let is_theirs = |qpn| ProcessName::of(host, qpn) == process;
         let theirs = |name: QpName| {
             let device = self.world.device_at_host(host, name.device).filter(|_| is_theirs(name.qpn))?;
@@ -81,13 +91,14 @@ impl Fabric {
         let ours =
             |to: QpName, from| self.qps.find_receiver(self.world.device_here(to.device)?, to.qpn, from);
         match *message {
-            LinkMessage::Ready { qp, peer, qp_type } => {
+            LinkMessage::Ready { qp, peer, qp_type, at } => {
                 if let Some(device) = self.world.device_at_host(host, qp.device)
                     && is_theirs(qp.qpn)
                 {
+                    let at = known_by(at);
                     let shadow = self.qps.shadow(device, qp.qpn, peer, qp_type, now);
                     let neighbour = |device| self.world.neighbour(device);
-                    self.schedule.add_all(self.qps.announce_ready(shadow, now, neighbour));
+                    self.schedule.add_all(self.qps.announce_ready(shadow, at, neighbour));
                 }
             }
             LinkMessage::Closed { qp } => {
@@ -95,12 +106,13 @@ impl Fabric {
                     self.qps.remove(key);
                 }
             }
-            LinkMessage::ReceivePosted { qp, len } => {
+            LinkMessage::ReceivePosted { qp, len, at } => {
+                let at = known_by(at);
                 if let Some(key) = theirs(qp)
-                    && self.qps.push_announced(key, len as usize, now)
+                    && self.qps.push_announced(key, len as usize, at)
                 {
                     let neighbour = |device| self.world.neighbour(device);
-                    self.schedule.add_all(self.qps.announce_credit(key, now, neighbour));
+                    self.schedule.add_all(self.qps.announce_credit(key, at, neighbour));
                 }
             }
             LinkMessage::Data { to, from, bytes } => {

@@ -66,9 +66,12 @@ impl<'a> Input<'a> {
         let (kind, name, from) = (self.byte(), self.name(), self.qpn());
         let qp_type = if kind & 64 == 0 { QpType::Uc } else { QpType::Rc };
         match kind % 7 {
-            0 => LinkMessage::Ready { qp: name, peer: from, qp_type },
+            0 => LinkMessage::Ready { qp: name, peer: from, qp_type, at: Time::from_nanos(self.number()) },
             1 => LinkMessage::Closed { qp: name },
-            2 => LinkMessage::ReceivePosted { qp: name, len: self.number() as u32 },
+            2 => {
+                let (len, at) = (self.number() as u32, Time::from_nanos(self.number()));
+                LinkMessage::ReceivePosted { qp: name, len, at }
+            }
             3 => LinkMessage::Data { to: name, from, bytes: self.bytes() },
             4 => {
                 let (len, status) = (self.number() as u32, Status::from_code(u32::from(self.byte() % 24)));

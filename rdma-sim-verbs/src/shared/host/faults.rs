@@ -249,7 +249,7 @@ mod tests {
             // The number of a queue pair says which process of its host has it.
             let qpn = Qpn((1..1 << 24).find(|qpn| ProcessName::of(1, Qpn(*qpn)) == from).unwrap());
             let qp = QpName { device: 3, qpn };
-            let ready = LinkMessage::Ready { qp, peer: Qpn(1), qp_type: QpType::Uc };
+            let ready = LinkMessage::Ready { qp, peer: Qpn(1), qp_type: QpType::Uc, at: Time::ZERO };
             let (words, bytes) = codec::encode(Stamp { from: 1, to: 1 }, &ready);
             assert!(Writer::new(fabric.segment.ring(from, here_name)).write(&words, bytes));
         }

@@ -281,10 +281,10 @@ impl QueuePairs {
         self.insert(qp)
     }
 
-    /// Adds a receive to a shadow, and returns whether it is the only one
-    pub(super) fn push_announced(&mut self, key: QpKey, len: usize, now: Time) -> bool {
+    /// Adds a receive to a shadow, `visible` to senders from then on, and returns whether it is the next one to be filled
+    pub(super) fn push_announced(&mut self, key: QpKey, len: usize, visible: Time) -> bool {
         let span = Span { region: RegionKey::null(), offset: 0, len };
-        self.all[key].push_announced(span, now)
+        self.all[key].push_announced(span, visible)
     }
 
     // ─── Transmitting ───

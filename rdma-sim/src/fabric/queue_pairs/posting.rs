@@ -104,9 +104,9 @@ impl QueuePair {
         Ok(is_next)
     }
 
-    /// Adds a receive to the shadow of a queue pair in another process, and returns whether it is the only one
-    pub(super) fn push_announced(&mut self, span: Span, now: Time) -> bool {
-        self.receives.push_back(Receive::new(WrId(0), span, now, false, Status::Success));
+    /// Adds a receive to the shadow of a queue pair in another process, and returns whether it is the next one to be filled
+    pub(super) fn push_announced(&mut self, span: Span, visible: Time) -> bool {
+        self.receives.push_back(Receive::new(WrId(0), span, visible, false, Status::Success));
         self.receives.len() == 1
     }
 
