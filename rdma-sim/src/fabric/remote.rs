@@ -4,7 +4,7 @@
 //! are those that were announced, and the transmitter fills them by the rules that hold within one process. Bytes and outcomes
 //! are sent as messages instead of moving in memory.
 
-use rdma_core::{Status, Time};
+use rdma_core::Status;
 
 use super::Fabric;
 use super::event::Nanos;
@@ -80,9 +80,6 @@ impl Fabric {
             return;
         }
         let now = self.schedule.now();
-        // The processes have one clock; a time that no message can have is not believed.
-        let latest = now + self.propagation();
-        let known_by = |at: Time| at.clamp(now, latest);
         let is_theirs = |qpn| ProcessName::of(host, qpn) == process;
         let theirs = |name: QpName| {
             let device = self.world.device_at_host(host, name.device).filter(|_| is_theirs(name.qpn))?;
@@ -95,7 +92,7 @@ impl Fabric {
                 if let Some(device) = self.world.device_at_host(host, qp.device)
                     && is_theirs(qp.qpn)
                 {
-                    let at = known_by(at);
+                    let at = at.max(now);
                     let shadow = self.qps.shadow(device, qp.qpn, peer, qp_type, now);
                     let neighbour = |device| self.world.neighbour(device);
                     self.schedule.add_all(self.qps.announce_ready(shadow, at, neighbour));
@@ -107,7 +104,7 @@ impl Fabric {
                 }
             }
             LinkMessage::ReceivePosted { qp, len, at } => {
-                let at = known_by(at);
+                let at = at.max(now);
                 if let Some(key) = theirs(qp)
                     && self.qps.push_announced(key, len as usize, at)
                 {
