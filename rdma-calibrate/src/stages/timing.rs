@@ -61,7 +61,8 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     lab.findings.round_trips.push(RoundTrips::of(SHORT, pings.clone()));
     let ping = median(&mut pings);
     let long = LONG.min(lab.device.caps().max_message as usize / FRAME).max(1) * FRAME;
-    let send = [send(lab, SHORT).await?, send(lab, long).await?];
+    let trip = Duration::from_nanos(ping as u64);
+    let send = [send(lab, SHORT, trip).await?, send(lab, long, trip).await?];
     let (frames, batch) = STREAM;
     let stream = match long.min(frames * FRAME) {
         len if len == frames * FRAME => Some(spacing(lab, len, batch).await?),
@@ -255,12 +256,14 @@ pub(super) async fn ping(lab: &mut Lab<'_>, len: usize, rounds: usize) -> Result
     Ok(times)
 }
 
-/// The median of the time from the post of a message until its send completes
-async fn send(lab: &mut Lab<'_>, len: usize) -> Result<f64, CalibrateError> {
+/// The median of the time from the post of a message until its send completes, where a round trip takes `trip`
+async fn send(lab: &mut Lab<'_>, len: usize, trip: Duration) -> Result<f64, CalibrateError> {
     let mut station = lab.pair(STAGE, 512, 4 * len + (1 << 16)).await?;
     let mut times = Vec::with_capacity(SENDS);
     for _ in 0..SENDS {
         lab.ask(Request::Recv { count: 1, len }).await?;
+        // The stream between the sides may be faster than the cable, and the receive not known here yet.
+        lab.rest(trip).await;
         let start = lab.now();
         station.send(len).map_err(failed)?;
         station.sent(STAGE).await?;

@@ -2,7 +2,7 @@
 
 use rdma_sim::profile::{Decided, Profile};
 
-use super::fixture::with_port;
+use super::fixture::{lines_of, pair, with_port};
 use crate::calibrate::SECRET;
 use crate::support::{Folder, assert_code, assert_failed, stderr, stdout};
 
@@ -127,4 +127,73 @@ fn a_host_that_is_killed_in_the_middle_is_the_end_of_the_other_one() {
         assert!(is_said, "{victim}: {text}");
         assert!(!found.exists(), "no profile of half a calibration");
     }
+}
+
+/// A device whose times are long beside those that this machine adds
+const SLOW: &str = "\
+format = 1
+base = \"tb5\"
+
+[rules]
+queue_grant = \"fixed 700\"
+late_registration = true
+
+[timing]
+frame_ns = 20000
+propagation_ns = 2000000
+delivery_ns = 100000
+";
+const CLOSE: f64 = 0.05;
+/// How often a figure may be spoilt by what else this machine does.
+const ATTEMPTS: usize = 5;
+
+/// What perftest measures between two processes: latencies in µs and bandwidths in MB/s
+fn of_perftest(profile: &str) -> Vec<(String, f64)> {
+    let runs =
+        [("ib_send_lat", "64"), ("ib_send_lat", "65536"), ("ib_send_bw", "16384"), ("ib_send_bw", "262144")];
+    let figures = runs.map(|(name, size)| {
+        let is_latency = name == "ib_send_lat";
+        let mut words = vec![name, "-c", "UC", "-d", "rdma_en2", "-x", "1", "-F", "-n", "200", "-s", size];
+        // So many fit into the queues of that device.
+        words.extend(["-r", "10"]);
+        if !is_latency {
+            words.extend(["-t", "10"]);
+        }
+        let options = ["--pace", "tb5", "--link-layer", "ethernet", "--profile", profile];
+        let output = pair(&options, &words).output();
+        assert_code(&output, 0);
+        let lines = lines_of(&output.stdout, "b");
+        let row = lines.iter().find(|line| line.split_whitespace().next() == Some(size));
+        let row = row.unwrap_or_else(|| panic!("{name} has no row of {size}: {lines:?}"));
+        // The typical latency, and the mean bandwidth.
+        let column = if is_latency { 4 } else { 3 };
+        (format!("{name} of {size} bytes"), row.split_whitespace().nth(column).unwrap().parse().unwrap())
+    });
+    figures.into()
+}
+
+/// Two processes calibrate, which are not told what; the file predicts programs that others have published.
+///
+/// Catches constants of two processes that are not those of the device: receives of another process were known too early.
+#[test]
+#[ignore = "needs a machine that does little else; .ci/run runs it"]
+fn the_file_of_two_processes_predicts_perftest_within_5_percent() {
+    let folder = Folder::new();
+    let (secret, found) = (folder.write("slow.toml", SLOW), folder.path("found.toml"));
+    let (secret, found) = (secret.to_str().unwrap(), found.to_str().unwrap());
+    let mut tried = String::new();
+    for _ in 0..ATTEMPTS {
+        let output = with_port(&["--pace", "tb5", "--profile", secret], &calibrating(found)).output();
+        assert_code(&output, 0);
+        let (measured, predicted) = (of_perftest(secret), of_perftest(found));
+        let both = || measured.iter().zip(&predicted).map(|((what, truth), (_, found))| (what, truth, found));
+        let lines: Vec<_> =
+            both().map(|(what, truth, found)| format!("{what}: {truth}, predicted {found}")).collect();
+        println!("{}", lines.join("\n"));
+        if both().all(|(_, truth, found)| (found / truth - 1.0).abs() < CLOSE) {
+            return;
+        }
+        tried += &format!("{}\n\n", lines.join("\n"));
+    }
+    panic!("{tried}");
 }
