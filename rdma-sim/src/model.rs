@@ -228,6 +228,22 @@ impl Timing {
         turns: 1,
     };
 
+    /// As these, but only the wire takes time: no verb does, no processor, and no transition that fails
+    ///
+    /// For the profile of a calibrated device, which has all of them on, where the work of the program is not the question.
+    ///
+    /// ```
+    /// use rdma_sim::Model;
+    ///
+    /// let mut model = Model::tb5_cpu();
+    /// model.timing = model.timing.wire_alone();
+    /// assert_eq!(model, Model::tb5());
+    /// ```
+    #[must_use]
+    pub fn wire_alone(self) -> Self {
+        Self { verbs_block_tasks: false, verbs_take_time: false, cpu: false, ..self }
+    }
+
     /// How long a frame of `len` bytes of payload occupies a cable of `rate` on which nothing else travels
     pub(crate) fn line_ns(&self, rate: LineRate, len: usize) -> u64 {
         match rate.frame_ns(len) {

@@ -104,6 +104,10 @@ fn each_verb_takes_its_time() {
     };
     assert_eq!(costs(true), [1, 10, 110, 100_000, 21_120, 400, 1_000_000, 1_000_000, 10_000_000, 400_000]);
     assert_eq!(costs(false), [0; 10]);
+    // One switch for those who want the wire alone.
+    let mut timing = model(true).timing;
+    timing.verbs_take_time = true;
+    assert_eq!(timing.wire_alone(), model(false).timing);
 }
 
 /// As [`spent`], for verbs that take time only once their task waits
