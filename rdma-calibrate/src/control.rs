@@ -1,5 +1,6 @@
 //! The stream between both sides: lines of JSON
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rdma_async::time::timeout;
@@ -24,7 +25,8 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 pub(crate) struct Control<'a> {
-    stream: BufReader<&'a mut dyn Stream>,
+    /// In a mutex so that a calibration is [`Sync`], and its future [`Send`]; it is never locked
+    stream: Mutex<BufReader<&'a mut dyn Stream>>,
 }
 
 impl<'a> Control<'a> {
@@ -33,7 +35,7 @@ impl<'a> Control<'a> {
         stream: &'a mut dyn Stream,
         runtime: &dyn Runtime,
     ) -> Result<Self, CalibrateError> {
-        let mut control = Self { stream: BufReader::new(stream) };
+        let mut control = Self { stream: Mutex::new(BufReader::new(stream)) };
         control.send(&Hello { tb5_calibrate: VERSION }).await?;
         let line = control.line(runtime, PATIENCE).await.map_err(|error| match error {
             // Another program: a port scanner says nothing, and what expects other words ends the connection.
@@ -51,9 +53,10 @@ impl<'a> Control<'a> {
     pub(crate) async fn send(&mut self, message: &impl Serialize) -> Result<(), CalibrateError> {
         let mut line = serde_json::to_vec(message).map_err(|_| CalibrateError::NotCalibrate)?;
         line.push(b'\n');
+        let stream = self.stream();
         let written = async {
-            self.stream.write_all(&line).await?;
-            self.stream.flush().await
+            stream.write_all(&line).await?;
+            stream.flush().await
         };
         written.await.map_err(|_| CalibrateError::PeerGone)
     }
@@ -68,9 +71,13 @@ impl<'a> Control<'a> {
         serde_json::from_slice(&line).map_err(|_| CalibrateError::NotCalibrate)
     }
 
+    fn stream(&mut self) -> &mut BufReader<&'a mut dyn Stream> {
+        self.stream.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn line(&mut self, runtime: &dyn Runtime, patience: Duration) -> Result<Vec<u8>, CalibrateError> {
         let mut line = Vec::new();
-        let mut limited = (&mut self.stream).take(MAX_LINE);
+        let mut limited = self.stream().take(MAX_LINE);
         let read = timeout(runtime, patience, limited.read_until(b'\n', &mut line)).await;
         match read {
             None => Err(CalibrateError::PeerSilent(patience)),

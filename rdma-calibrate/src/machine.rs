@@ -14,6 +14,16 @@ pub trait Machine: Send + Sync {
     /// The clock and the timers
     fn runtime(&self) -> Arc<dyn Runtime>;
 
+    /// Whether a task that waits for a completion polls all the time, so that nothing wakes it
+    fn is_polling(&self) -> bool {
+        false
+    }
+
+    /// The number of processors of this machine, if the system states it; else the calibration counts how many tasks run at once
+    fn cores(&self) -> Option<usize> {
+        None
+    }
+
     /// Called when the experiments called `name` begin, the first `number` being 1 and the last one `count`: for a display of progress
     fn begins(&self, name: &'static str, number: usize, count: usize) {
         let _ = (name, number, count);

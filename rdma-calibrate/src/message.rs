@@ -4,7 +4,7 @@ use rdma_core::{QpAddress, Status};
 use serde::{Deserialize, Serialize};
 
 /// The version of the conversation: sides of different versions part at once
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 
 /// The first line of each side
 #[derive(Debug, Deserialize, Serialize)]
@@ -22,6 +22,8 @@ pub(crate) enum Request {
     Connect { address: QpAddress },
     /// Posts so many receives of `len` bytes
     Recv { count: usize, len: usize },
+    /// As [`Recv`](Self::Recv), into the memory from receive `first` on: that before is of receives of other lengths
+    RecvFrom { first: usize, count: usize, len: usize },
     /// Posts a receive into memory that is registered only now
     RecvLate { len: usize },
     /// Waits for receives, and says how they completed
@@ -30,7 +32,7 @@ pub(crate) enum Request {
     Echo { rounds: usize, len: usize },
     /// Posts so many receives, one after the other has completed, and says how long each took
     Credits { rounds: usize, len: usize },
-    /// Posts a send, and a receive once that has left; replies before it begins
+    /// Posts a send, and a receive some time after the send has completed; replies before it begins, and then how long that time was
     Relay { len: usize },
     /// Receives a stream, and sends one if it is of both ways; replies before it begins, and then how long it took
     Flow(Flow),

@@ -29,8 +29,6 @@ pub enum How {
 
 const UNPLUG: &str = "it takes an unplugged cable";
 const REBOOT: &str = "it takes a reboot";
-const PROCESSOR: &str = "it is a cost of the processor, not of the device";
-const POSTS: &str = "it is part of the doorbell and the delivery, which were measured with it";
 
 /// Every field, with how it is found out; `tb5 calibrate` reports those that were not decided with the reason
 pub const PLAN: &[Plan] = &plan([
@@ -90,21 +88,21 @@ pub const PLAN: &[Plan] = &plan([
     ("timing.unresolved_rtr_ns", Measured),
     ("timing.verbs_block_tasks", Unseen("it is a property of the simulator")),
     ("timing.verbs_take_time", Decided),
-    ("timing.cpu", Unseen("it is a property of the simulator")),
+    ("timing.cpu", Decided),
     ("timing.open_ns", Measured),
     ("timing.create_ns", Measured),
     ("timing.register_ns", Measured),
     ("timing.register_page_ns", Measured),
     ("timing.modify_ns", Measured),
     ("timing.teardown_ns", Measured),
-    ("timing.post_ns", Unseen(POSTS)),
-    ("timing.poll_ns", Unseen(POSTS)),
-    ("timing.copy_bytes_per_us", Unseen(PROCESSOR)),
-    ("timing.reduce_bytes_per_us", Unseen(PROCESSOR)),
-    ("timing.wake_ns", Unseen(PROCESSOR)),
-    ("timing.wake_tail_one_in", Unseen(PROCESSOR)),
-    ("timing.wake_tail_ns", Unseen(PROCESSOR)),
-    ("timing.cores", Unseen(PROCESSOR)),
+    ("timing.post_ns", Measured),
+    ("timing.poll_ns", Measured),
+    ("timing.copy_bytes_per_us", Measured),
+    ("timing.reduce_bytes_per_us", Measured),
+    ("timing.wake_ns", Measured),
+    ("timing.wake_tail_one_in", Measured),
+    ("timing.wake_tail_ns", Measured),
+    ("timing.cores", Measured),
     (
         "timing.mac_bytes_per_us",
         Unseen("it takes several cables; timing.frame_ns contains what it takes of one"),

@@ -1,9 +1,11 @@
 //! The side that answers
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rdma_async::time::sleep;
 use rdma_core::{AnyDevice, Device as _, Error, PortState};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -16,6 +18,8 @@ use crate::station::Station;
 
 /// How long the asking side may be busy with itself: it may wait for idle queue pairs.
 const IDLE: Duration = Duration::from_hours(2);
+/// Between the completion of a relay's send and the post of its receive.
+const RELAY_PAUSE: Duration = Duration::from_micros(50);
 /// What fails on this side is the experiment of the other one.
 const STAGE: &str = "for the other side";
 
@@ -132,6 +136,12 @@ impl Answers<'_> {
         }
     }
 
+    /// Posts receives of `len` bytes into the memory of these numbers
+    fn receive(&mut self, mut numbers: Range<usize>, len: usize) -> Result<(), Error> {
+        let Some(station) = &mut self.station else { return Ok(()) };
+        numbers.try_for_each(|number| station.recv(slot(number, len)))
+    }
+
     async fn answer(&mut self, request: Request) -> Result<Reply, CalibrateError> {
         let verb = |error| CalibrateError::Verb { stage: STAGE, error };
         match request {
@@ -145,11 +155,9 @@ impl Answers<'_> {
                 return Ok(Reply::Made { address });
             }
             Request::Connect { address } => self.station()?.connect(&address).map_err(verb)?,
-            Request::Recv { count, len } => {
-                let station = self.station()?;
-                for number in 0..count {
-                    station.recv(slot(number, len)).map_err(verb)?;
-                }
+            Request::Recv { count, len } => self.receive(0..count, len).map_err(verb)?,
+            Request::RecvFrom { first, count, len } => {
+                self.receive(first..first.saturating_add(count), len).map_err(verb)?;
             }
             Request::RecvLate { len } => self.station()?.recv_late(len).map_err(verb)?,
             Request::Received { count } => {
@@ -182,10 +190,16 @@ impl Answers<'_> {
                 return Ok(Reply::Took { nanoseconds });
             }
             Request::Relay { len } => {
+                let runtime = Arc::clone(self.calls.runtime());
                 let station = self.station()?;
                 station.sent(STAGE).await?;
+                let completed = runtime.now();
+                // By then, nothing else completes on the asking side, which would be busy with it.
+                sleep(&*runtime, RELAY_PAUSE).await;
+                let nanoseconds = vec![(runtime.now() - completed).as_nanos() as u64];
                 station.recv(slot(0, len)).map_err(verb)?;
                 station.received(STAGE).await?;
+                return Ok(Reply::Took { nanoseconds });
             }
             Request::Flow(flow) => {
                 let took = flow.run(self.station()?, STAGE, false).await?;

@@ -224,6 +224,26 @@ impl Station {
         Ok(id)
     }
 
+    /// Polls the completion queue once, which must be empty
+    pub(crate) fn poll(&self) -> Result<(), Error> {
+        let mut out = [Completion::default()];
+        self.calls.during("poll_cq", || self.cq.poll(&mut out)).map(drop)
+    }
+
+    /// Sends without completions, and one with, of which the name is returned
+    pub(crate) fn send_in_a_row(&mut self, count: usize, len: usize) -> Result<WrId, Error> {
+        for _ in 1..count {
+            self.send_unsignaled(len)?;
+        }
+        self.send(len)
+    }
+
+    /// Waits until the send `id` completes; those before it may complete, too
+    pub(crate) async fn sent_until(&mut self, id: WrId, stage: &'static str) -> Result<(), CalibrateError> {
+        while self.sent_name(stage).await? != id {}
+        Ok(())
+    }
+
     /// The next send that completes
     pub(crate) async fn sent(&mut self, stage: &'static str) -> Result<(), CalibrateError> {
         self.sent_name(stage).await.map(drop)

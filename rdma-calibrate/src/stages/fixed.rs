@@ -142,7 +142,7 @@ async fn unsignaled(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
 }
 
 async fn order(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
-    let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
+    let mut station = lab.pair(STAGE, 2 * SENDS as u32, 1 << 16).await?;
     lab.ask(Request::Recv { count: SENDS, len: 8 }).await?;
     let mut posted = Vec::new();
     for _ in 0..SENDS {

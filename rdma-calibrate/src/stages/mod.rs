@@ -8,6 +8,7 @@ mod fixed;
 mod idle;
 mod limits;
 mod memory;
+mod processor;
 mod queues;
 mod timing;
 mod verbs;
@@ -28,6 +29,7 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
         match stage {
             Stage::Memory => memory::run(lab)?,
             Stage::Connecting => connecting::run(lab).await?,
+            Stage::Processor => processor::run(lab).await?,
             Stage::Timing => timing::run(lab).await?,
             Stage::Figures => figures::run(lab, options.stream_time).await?,
             Stage::Verbs => verbs::run(lab).await?,
@@ -49,6 +51,7 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
 enum Stage {
     Memory,
     Connecting,
+    Processor,
     Timing,
     Figures,
     Verbs,
@@ -62,9 +65,11 @@ enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Memory,
         Self::Connecting,
+        // Before the ways of messages, which contain its costs.
+        Self::Processor,
         Self::Timing,
         Self::Verbs,
         Self::Delivery,
@@ -83,6 +88,7 @@ impl Stage {
         match self {
             Self::Memory => "memory",
             Self::Connecting => "connecting",
+            Self::Processor => "processor",
             Self::Timing => "timing",
             Self::Figures => "goodput and round trips",
             Self::Verbs => "times of verbs",

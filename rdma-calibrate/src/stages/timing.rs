@@ -3,13 +3,14 @@
 //! A send takes the doorbell D until the transmitter begins, then M for the message and F for its bytes; it completes S later. It
 //! reaches the other side P later, and completes there after V and the jitter. A receive is known to the sender P after its post.
 //! Programs see the beginnings and the ends of closed ways only: D + S (a send), 2 P + V (a receive for a send that waits), P + S (such a
-//! send that completes, whereupon its program posts a receive: twice); a round trip, of D + P + V, follows from these. Nothing tells D from S: if the transmitter were to begin later and report faster, with P and V to match, no
+//! send that completes, whereupon its program posts a receive: twice); a round trip, of D + P + V, follows from these. Each contains
+//! a post, a wake-up and a poll, which were measured before. Nothing tells D from S: if the transmitter were to begin later and report faster, with P and V to match, no
 //! program would notice. So the profile keeps the S of its base, and the other constants follow from the sums.
 
 use std::time::Duration;
 
 use rdma_core::{Device, FRAME, Time};
-use rdma_sim::LineRate;
+use rdma_sim::{LineRate, Timing};
 
 use crate::Findings;
 use crate::error::CalibrateError;
@@ -24,12 +25,16 @@ const SHORT: usize = 8;
 pub(super) const PINGS: usize = 400;
 const SENDS: usize = 50;
 const RELAYS: usize = 30;
-/// Messages that are posted at once.
+/// Sends that wait for receives.
 const BATCH: usize = 32;
+/// Short messages behind others that keep the cable busy until all are posted.
+const QUEUED: usize = 16;
 /// Rounds of waiting receives, each with `BATCH` of them.
-const CREDIT_ROUNDS: usize = 16;
+const CREDIT_ROUNDS: usize = 32;
 /// The frames of a long message.
 const LONG: usize = 64;
+/// Rounds of batches, each with one message and with all.
+const SPACINGS: usize = 9;
 /// The frames of messages that are posted at once, in batches that each queue holds, and how many are in a batch.
 const STREAM: (usize, usize) = (16, 8);
 
@@ -46,7 +51,7 @@ struct Measured {
     ping: f64,
     /// From the post to the completion of a send, short and long.
     send: [f64; 2],
-    /// Between the completions of sends that were posted at once, short and a frame long.
+    /// By how much each further message of a batch makes that complete later, short and a frame long.
     spacing: [f64; 2],
     /// Between messages of several frames; `None` if messages of the device are one frame.
     stream: Option<f64>,
@@ -65,10 +70,11 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let send = [send(lab, SHORT, trip).await?, send(lab, long, trip).await?];
     let (frames, batch) = STREAM;
     let stream = match long.min(frames * FRAME) {
-        len if len == frames * FRAME => Some(spacing(lab, len, batch).await?),
+        len if len == frames * FRAME => Some(spacing(lab, (0, 0), len, batch).await?),
         _ => None,
     };
-    let spacing = [spacing(lab, SHORT, BATCH).await?, spacing(lab, FRAME, BATCH).await?];
+    let busy = (LONG * FRAME / long, long);
+    let spacing = [spacing(lab, busy, SHORT, QUEUED).await?, spacing(lab, busy, FRAME, QUEUED).await?];
     let (mut credits, relay) = if lab.device.caps().send_waits_for_receive {
         (credits(lab).await?, Some(relay(lab).await?))
     } else {
@@ -86,7 +92,11 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     };
     // Each of them has waited, and has arrived.
     lab.findings.decide("caps.send_waits_for_receive", true);
-    let jitter = jitter(&mut credits);
+    let late = match lab.findings.profile.model.timing {
+        Timing { cpu: true, wake_tail_one_in: one_in @ 1.., .. } => 1.0 / f64::from(one_in),
+        _ => 0.0,
+    };
+    let jitter = jitter(&mut credits, late);
     lab.findings.figure("receive for a send that waits, median", micros(median(&mut credits)));
     let credit = credits[0];
     enter(lab, &Measured { ping, send, spacing, stream, relay, credit, jitter }, long);
@@ -96,6 +106,9 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
 /// Enters the constants that follow from what was measured
 fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
     let Measured { ping, send, spacing, stream, relay, credit, jitter } = *measured;
+    let Costs { post, program } = Costs::of(&lab.findings);
+    // Each begins with a post and ends with a wake-up and a poll; a relay does so twice.
+    let (send, relay, credit) = (send.map(|ns| ns - program), relay - 2.0 * program, credit - program);
     // The bytes of a frame on the wire are to those of a short message as in the simulator.
     let wire = |len| LineRate::TB5.wire_bytes(len) as f64;
     let share = wire(SHORT) / wire(FRAME);
@@ -110,9 +123,15 @@ fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
     // Of a message of one frame, what is not its bytes: less than of a short one if the bytes of the message before it still travel.
     let of_frame = (spacing[1] - frame_ns).max(0.0);
     let is_hidden = alone - of_frame > HIDDEN * spacing[1];
-    let message = if is_hidden { of_frame } else { alone };
     let is_timed = frame_ns > 1.0;
     let findings = &mut lab.findings;
+    // The messages that keep the cable busy do so until all are posted, or the posts take longer than the messages.
+    let is_posted_slower = post * (LONG + QUEUED) as f64 > frame_ns * LONG as f64 && alone <= post * 1.02;
+    let message = match () {
+        () if is_posted_slower => findings.profile.model.timing.per_message_ns as f64,
+        () if is_hidden => of_frame,
+        () => alone,
+    };
     findings.decide("timing.line_rate", is_timed);
     if is_timed {
         enter_frame(findings, frame_ns);
@@ -120,8 +139,12 @@ fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
     } else {
         findings.leave("timing.frame_ns", "bytes take no time");
     }
-    findings.decide("timing.per_message_ns", message.round() as u64);
-    if is_hidden {
+    if is_posted_slower {
+        findings.leave("timing.per_message_ns", "a post takes longer");
+    } else {
+        findings.decide("timing.per_message_ns", message.round() as u64);
+    }
+    if is_hidden && !is_posted_slower {
         let why =
             format!("of messages of a frame; of those of 8 bytes, {alone:.0} ns, which longer ones hide");
         findings.profile.remark("timing.per_message_ns", &why);
@@ -163,7 +186,8 @@ fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
     let doorbell_and_completion = send[0] - message - short_ns;
     let propagation_and_completion = relay / 2.0 - message - short_ns;
     let way = doorbell_and_completion + credit - propagation_and_completion;
-    let predicted = 2.0 * (way + message + short_ns) + jitter;
+    // The answering side posts a receive before it answers.
+    let predicted = 2.0 * (way + message + short_ns + program) + post + jitter;
     findings.figure("round trip of 8 bytes, by the constants", micros(predicted));
     if (ping - predicted).abs() > predicted / 5.0 {
         for field in PARTS {
@@ -198,6 +222,24 @@ fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
     }
 }
 
+/// What the program takes of the way of a message, in nanoseconds
+struct Costs {
+    post: f64,
+    /// A post, a wake-up and a poll
+    program: f64,
+}
+
+impl Costs {
+    /// As the profile has them so far, with which the simulator lets them pass beside the ways of messages
+    fn of(findings: &Findings) -> Self {
+        let t = &findings.profile.model.timing;
+        if !t.cpu {
+            return Self { post: 0.0, program: 0.0 };
+        }
+        Self { post: t.post_ns as f64, program: (t.post_ns + t.wake_ns + t.poll_ns) as f64 }
+    }
+}
+
 /// Enters what a frame takes on this cable
 pub(super) fn enter_frame(findings: &mut Findings, frame_ns: f64) {
     let rate = findings.port.bits_per_second as f64 / LineRate::TB5.bits_per_second as f64;
@@ -223,16 +265,17 @@ pub(super) fn median(values: &mut [f64]) -> f64 {
     if values.len().is_multiple_of(2) { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] }
 }
 
-/// The upper bound of what is drawn evenly from 0 on, from samples of a constant plus that
-fn jitter(samples: &mut [f64]) -> f64 {
+/// The upper bound of what is drawn evenly from 0 on, from samples of a constant plus that, of which the part `late` is late beside it
+fn jitter(samples: &mut [f64], late: f64) -> f64 {
     samples.sort_by(f64::total_cmp);
     let n = samples.len() as f64;
+    let in_time = n * (1.0 - late);
     let up_to = |part: f64| {
         let at = ((n - 1.0) * part) as usize;
-        (samples[at] - samples[0]) * (n + 1.0) / (at as f64).max(1.0)
+        (samples[at] - samples[0]) * (in_time + 1.0) / (at as f64).max(1.0)
     };
     // Real hosts have a tail of their own. Where that stretches the bound, it follows from the three quarters below.
-    let (all, most) = (up_to(0.99), up_to(0.75));
+    let (all, most) = (up_to((0.99 - 3.0 * late).max(0.75)), up_to(0.75));
     if all > 1.5 * most + 10.0 { most } else { all }
 }
 
@@ -273,25 +316,40 @@ async fn send(lab: &mut Lab<'_>, len: usize, trip: Duration) -> Result<f64, Cali
     Ok(median(&mut times))
 }
 
-/// The mean time between the completions of sends that were posted at once
-async fn spacing(lab: &mut Lab<'_>, len: usize, batch: usize) -> Result<f64, CalibrateError> {
-    let frames = (batch * rdma_core::frames(len)).max(64);
-    let mut station = lab.pair(STAGE, frames as u32, (batch + 2) * len.max(FRAME)).await?;
-    let mut times = Vec::new();
-    for _ in 0..5 {
-        lab.ask(Request::Recv { count: batch, len }).await?;
-        for _ in 0..batch {
-            station.send(len).map_err(failed)?;
+/// By how much each further message of a batch makes that complete later, behind `busy` messages of a length that keep the cable busy
+///
+/// Only the last message completes: completions between would keep the program busy, which then sees the last one late.
+async fn spacing(
+    lab: &mut Lab<'_>,
+    busy: (usize, usize),
+    len: usize,
+    batch: usize,
+) -> Result<f64, CalibrateError> {
+    let (before, long) = busy;
+    let frames = before * rdma_core::frames(long) + batch * rdma_core::frames(len);
+    // Receives of the batch lie behind those of the messages before it.
+    let size = len.next_multiple_of(FRAME);
+    let first = ((before + 1) * long).div_ceil(size);
+    let mut station = lab.pair(STAGE, frames.max(64) as u32, (first + batch + 2) * size.max(long)).await?;
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..SPACINGS {
+        for (times, count) in times.iter_mut().zip([1, batch]) {
+            if before > 0 {
+                lab.ask(Request::Recv { count: before, len: long }).await?;
+            }
+            lab.ask(Request::RecvFrom { first, count, len }).await?;
+            let start = lab.now();
+            for _ in 0..before {
+                station.send_unsignaled(long).map_err(failed)?;
+            }
+            let last = station.send_in_a_row(count, len).map_err(failed)?;
+            station.sent_until(last, STAGE).await?;
+            times.push(ns(start, lab.now()));
+            lab.ask(Request::Received { count: before + count }).await?;
         }
-        station.sent(STAGE).await?;
-        let first = lab.now();
-        for _ in 1..batch {
-            station.sent(STAGE).await?;
-        }
-        times.push(ns(first, lab.now()) / (batch - 1) as f64);
-        lab.ask(Request::Received { count: batch }).await?;
     }
-    Ok(median(&mut times))
+    let [one, all] = times.each_mut().map(|times| median(times));
+    Ok((all - one) / (batch - 1) as f64)
 }
 
 /// How long receives of the peer took for which sends waited here
@@ -316,7 +374,7 @@ async fn credits(lab: &mut Lab<'_>) -> Result<Vec<f64>, CalibrateError> {
 }
 
 /// The median of the time from a receive here, for which a send of the peer waits, until a send here completes, for which the peer posts a
-/// receive then
+/// receive then: without the time until that post
 async fn relay(lab: &mut Lab<'_>) -> Result<f64, CalibrateError> {
     let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
     let mut times = Vec::with_capacity(RELAYS);
@@ -328,9 +386,12 @@ async fn relay(lab: &mut Lab<'_>) -> Result<f64, CalibrateError> {
         let start = lab.now();
         station.recv(slot(0, SHORT)).map_err(failed)?;
         station.sent(STAGE).await?;
-        times.push(ns(start, lab.now()));
+        let took = ns(start, lab.now());
         station.received(STAGE).await?;
-        lab.reply().await?;
+        let Reply::Took { nanoseconds } = lab.reply().await? else {
+            return Err(CalibrateError::NotCalibrate);
+        };
+        times.push(took - nanoseconds.iter().sum::<u64>() as f64);
     }
     Ok(median(&mut times))
 }
@@ -342,13 +403,13 @@ mod tests {
     #[test]
     fn the_bound_of_an_even_distribution_is_found() {
         let mut samples: Vec<_> = (0..512).map(|number| 5000.0 + f64::from(number * 37 % 512)).collect();
-        let found = jitter(&mut samples);
+        let found = jitter(&mut samples, 0.0);
         assert!((505.0..520.0).contains(&found), "{found}");
-        assert_eq!(jitter(&mut [7.0; 512]), 0.0);
+        assert_eq!(jitter(&mut [7.0; 512], 0.0), 0.0);
         // One in ten comes a millisecond late.
         let mut late: Vec<_> =
             samples.iter().enumerate().map(|(at, ns)| if at % 10 == 0 { 1e6 } else { *ns }).collect();
-        let found = jitter(&mut late);
+        let found = jitter(&mut late, 0.1);
         assert!((505.0..600.0).contains(&found), "{found}");
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
 use futures::future::join;
@@ -83,7 +83,8 @@ const NO_MEMORY: &str = "no memory";
 
 struct Deviant(SimDevice, &'static str);
 
-struct DeviantCq(SimCompletionQueue, &'static str);
+/// With what its queue pairs ask for: those of 16 frames show the order
+struct DeviantCq(SimCompletionQueue, &'static str, AtomicU32);
 
 struct DeviantQp {
     qp: SimQueuePair,
@@ -118,7 +119,7 @@ unsafe impl Device for Deviant {
     }
 
     fn create_cq(&self, depth: u32) -> Result<DeviantCq, Error> {
-        Ok(DeviantCq(self.0.create_cq(depth)?, self.1))
+        Ok(DeviantCq(self.0.create_cq(depth)?, self.1, AtomicU32::new(0)))
     }
 
     unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<DeviantMr, Error> {
@@ -161,6 +162,7 @@ impl CompletionQueue for DeviantCq {
         let qp_type = if self.1 == "transports" { QpType::Uc } else { init.qp_type };
         let qp = self.0.create_qp(&QpInit { qp_type, ..*init })?;
         let frames = init.capacity.recv_frames;
+        self.2.store(frames, Ordering::Relaxed);
         Ok(DeviantQp { qp, broken: self.1, frames, has_refused: AtomicBool::new(false) })
     }
 
@@ -169,7 +171,7 @@ impl CompletionQueue for DeviantCq {
     }
 
     fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
-        let is_order = self.1 == "order";
+        let is_order = self.1 == "order" && self.2.load(Ordering::Relaxed) == 16;
         self.0.poll_completions(cx, out).map_ok(|n| {
             for completion in out[..n].iter_mut().filter(|found| is_order && found.opcode != Opcode::Recv) {
                 completion.id = WrId(completion.id.0 ^ 1);

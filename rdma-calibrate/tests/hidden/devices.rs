@@ -59,6 +59,16 @@ const RANGES: &[(&str, u32, u32)] = &[
     ("timing.teardown_ns", 2, 1_000_000),
 ];
 
+/// The least and the most of each cost of a processor
+const COSTS: &[(&str, u32, u32)] = &[
+    ("timing.post_ns", 10, 250),
+    ("timing.poll_ns", 5, 100),
+    ("timing.wake_ns", 20, 2_000),
+    ("timing.copy_bytes_per_us", 5_000, 50_000),
+    ("timing.reduce_bytes_per_us", 5_000, 50_000),
+    ("timing.wake_tail_ns", 5_000, 20_000),
+];
+
 /// A device with rules and timings drawn at random
 pub(crate) fn secret(seed: u64) -> Model {
     let mut choices = Seeded::new(seed);
@@ -91,5 +101,18 @@ pub(crate) fn secret(seed: u64) -> Model {
     }
     // A transition that waits takes time for its task only then.
     set(&mut profile, "timing.verbs_block_tasks", "true");
+    if choices.pick(3) == 0 {
+        set(&mut profile, "timing.cpu", "true");
+        // Else a post hides what a message takes.
+        set(&mut profile, "timing.line_rate", "true");
+        for (field, least, most) in COSTS {
+            set(&mut profile, field, &(least + choices.pick(most - least + 1)).to_string());
+        }
+        for (field, words) in
+            [("timing.wake_tail_one_in", ["0", "50", "100", "200"]), ("timing.cores", ["0", "1", "3", "6"])]
+        {
+            set(&mut profile, field, words[choices.pick(4) as usize]);
+        }
+    }
     profile.model
 }

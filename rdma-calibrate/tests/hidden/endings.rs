@@ -79,7 +79,7 @@ fn an_older_side_is_recognised_by_both() {
                     old.write_all(line.as_bytes()).await.unwrap();
                     let mut hello = [0; 20];
                     old.read_exact(&mut hello).await.unwrap();
-                    assert_eq!(&hello, b"{\"tb5_calibrate\":2}\n");
+                    assert_eq!(&hello, b"{\"tb5_calibrate\":3}\n");
                     drop(old);
                 };
                 let new = async {
@@ -150,7 +150,7 @@ fn a_verb_that_hangs_is_named() {
         async move { serve_watched(&machine, stream, &calls).await }
     });
     let (verb, time) = tokio.block_on(async {
-        peer.write_all(b"{\"tb5_calibrate\":2}\n\"bye\"\n").await.unwrap();
+        peer.write_all(b"{\"tb5_calibrate\":3}\n\"bye\"\n").await.unwrap();
         calls.hangs(Duration::from_millis(20), Duration::from_millis(1)).await
     });
     is_open.recv().unwrap();

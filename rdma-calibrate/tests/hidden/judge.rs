@@ -92,10 +92,18 @@ fn is_time_visible(field: &str, model: &Model) -> bool {
         "send_completion_ns" => visible("rules.send_completion", model).as_deref() != Some("hand-off"),
         "unresolved_rtr_ns" => !is_wedged_before(model, 2),
         "open_ns" | "create_ns" | "register_ns" | "register_page_ns" | "modify_ns" | "teardown_ns" => {
-            model.timing.verbs_take_time
+            takes_verb_time(model)
         }
+        "post_ns"
+        | "poll_ns"
+        | "wake_ns"
+        | "wake_tail_one_in"
+        | "copy_bytes_per_us"
+        | "reduce_bytes_per_us"
+        | "cores" => model.timing.cpu,
+        "wake_tail_ns" => model.timing.cpu && model.timing.wake_tail_one_in > 0,
         "doorbell_ns" | "per_message_ns" | "propagation_ns" | "delivery_ns" | "jitter_ns" | "line_rate"
-        | "verbs_take_time" => true,
+        | "verbs_take_time" | "cpu" => true,
         _ => false,
     }
 }
@@ -104,6 +112,11 @@ fn is_time_visible(field: &str, model: &Model) -> bool {
 fn shows_capacity(model: &Model) -> bool {
     let longest = (model.caps.max_message / 4096).min(model.caps.max_queue_frames);
     model.rules.queue_unit == QueueUnit::Frames && accepts_least(model) < longest
+}
+
+/// Whether verbs of set-up and teardown take time
+fn takes_verb_time(model: &Model) -> bool {
+    model.timing.verbs_take_time || model.timing.cpu
 }
 
 /// The profile of a device
@@ -161,7 +174,7 @@ fn sums(model: &Model) -> Vec<(&'static str, u64)> {
     if !is_wedged_before(model, 2) {
         sums.push(("unresolved RTR", t.unresolved_rtr_ns));
     }
-    if t.verbs_take_time {
+    if takes_verb_time(model) {
         sums.extend([
             ("opening", t.open_ns),
             ("creation", t.create_ns),
@@ -215,7 +228,9 @@ pub(crate) fn assert_found(seed: u64, secret: &Model, found: &Profile, hidden: &
         }
     }
     assert_eq!(found.model.timing.line_rate, takes_time(secret), "seed {seed}");
-    assert_eq!(found.model.timing.verbs_take_time, secret.timing.verbs_take_time, "seed {seed}");
+    assert_eq!(found.model.timing.verbs_take_time, takes_verb_time(secret), "seed {seed}");
+    assert_eq!(found.model.timing.cpu, secret.timing.cpu, "seed {seed}");
+    assert_processor(seed, secret, &found.model);
     let expected = frame_and_message(secret);
     let [frame, message] = [found.model.timing.frame_ns, found.model.timing.per_message_ns];
     let mut pairs = vec![("per message", expected[1], message as f64)];
@@ -228,6 +243,34 @@ pub(crate) fn assert_found(seed: u64, secret: &Model, found: &Profile, hidden: &
         let error = (found - truth).abs();
         // A nanosecond is the resolution of the clock.
         assert!(error <= (truth * 0.05).max(1.0), "seed {seed}: {what} is {truth}, found {found}\n{text}");
+    }
+}
+
+/// Fails unless the costs of the processor are those of `secret`, within 5 %
+#[track_caller]
+fn assert_processor(seed: u64, secret: &Model, found: &Model) {
+    let (truth, found) = (&secret.timing, &found.timing);
+    if !truth.cpu {
+        return;
+    }
+    assert_eq!(found.cores, truth.cores, "seed {seed}");
+    assert_eq!(found.wake_tail_one_in == 0, truth.wake_tail_one_in == 0, "seed {seed}");
+    // The wake-ups are drawn at random: so many tell how many are late to a part that is larger.
+    let drawn = 5.0 * (f64::from(truth.wake_tail_one_in) / 40_000.0).sqrt();
+    let mut costs = vec![
+        ("post", truth.post_ns, found.post_ns, 0.05),
+        ("poll", truth.poll_ns, found.poll_ns, 0.05),
+        ("wake-up", truth.wake_ns, found.wake_ns, 0.05),
+        ("copy", truth.copy_bytes_per_us, found.copy_bytes_per_us, 0.05),
+        ("reduction", truth.reduce_bytes_per_us, found.reduce_bytes_per_us, 0.05),
+        ("late", truth.wake_tail_one_in.into(), found.wake_tail_one_in.into(), drawn),
+    ];
+    if truth.wake_tail_one_in > 0 {
+        costs.push(("tail", truth.wake_tail_ns.into(), found.wake_tail_ns.into(), 0.05));
+    }
+    for (what, truth, found, most) in costs {
+        let error = truth.abs_diff(found) as f64;
+        assert!(error <= (truth as f64 * most).max(1.0), "seed {seed}: {what} is {truth}, found {found}");
     }
 }
 

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::channel::oneshot;
 use futures::future::join;
 use rdma_calibrate::{CalibrateError, Findings, Machine, Options, Path, calibrate, serve};
 use rdma_core::{AnyDevice, Error, Runtime, Time};
 use rdma_sim::{Leaks, Model, Net, Sim};
 
 /// The device of a host with the cable of the pair
+#[derive(Clone)]
 pub(crate) struct Mac(pub(crate) Net, pub(crate) &'static str);
 
 impl Machine for Mac {
@@ -20,6 +22,17 @@ impl Machine for Mac {
     fn runtime(&self) -> Arc<dyn Runtime> {
         self.0.host(self.1).runtime()
     }
+}
+
+/// Runs `side` as a task of `host`, and returns what it returns
+fn on_host<T: Send + 'static>(
+    net: &Net,
+    host: &str,
+    side: impl Future<Output = T> + Send + 'static,
+) -> impl Future<Output = T> {
+    let (ends, ended) = oneshot::channel();
+    net.host(host).spawn(async move { drop(ends.send(side.await)) });
+    async { ended.await.expect("no host ends") }
 }
 
 /// How both sides ended, and what they left behind
@@ -37,7 +50,10 @@ pub(crate) fn calibrated(model: Model, seed: u64, options: Options) -> Ended {
     let run = sim.try_run(async |net| {
         let (asks, answers) = net.tcp();
         let [a, b] = ["a", "b"].map(|host| Mac(net.clone(), host));
-        join(calibrate(&a, asks, &options), serve(&b, answers)).await
+        // Each side is a task of its host: in one task, both would share a processor.
+        let asked = on_host(&net, "a", async move { calibrate(&a, asks, &options).await });
+        let served = on_host(&net, "b", async move { serve(&b, answers).await });
+        join(asked, served).await
     });
     let run = run.unwrap_or_else(|error| panic!("{error}"));
     let (asked, served) = run.value;

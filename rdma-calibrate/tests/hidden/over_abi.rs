@@ -122,6 +122,8 @@ impl Calibration {
     fn judge(self) {
         let mut model = secret(self.seed);
         model.rules.alignment = model.rules.alignment.min(4096);
+        // The processor of a program in C is a real one, which takes no time of the stepped clock.
+        model.timing.cpu = false;
         assert_found(self.seed, &model, &self.found(), HIDDEN);
     }
 
@@ -162,6 +164,10 @@ impl Machine for HostOfProvider {
 
     fn runtime(&self) -> Arc<dyn Runtime> {
         Arc::clone(&self.runtime) as Arc<dyn Runtime>
+    }
+
+    fn is_polling(&self) -> bool {
+        true
     }
 
     fn hidden(&self) -> &'static [&'static str] {

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "calls the functions of the provider that control its clock")]
 
 use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
 use std::ops::Bound;
 use std::path::Path;
 use std::pin::{Pin, pin};
@@ -17,12 +18,18 @@ use tokio::io::{self, AsyncRead, AsyncWrite, ReadBuf};
 const LATENCY: Duration = Duration::from_micros(150);
 
 /// The clock of a provider with `RDMA_SIM_CLOCK=stepped`
-#[derive(Debug)]
 pub(crate) struct SteppedRuntime {
     control: Control,
     timers: Arc<Mutex<Timers>>,
+    spawned: Mutex<Vec<Pin<Box<dyn Future<Output = ()> + Send>>>>,
     /// The functions are loaded as long as this.
     _library: Library,
+}
+
+impl fmt::Debug for SteppedRuntime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SteppedRuntime").field(&self.now()).finish()
+    }
 }
 
 /// The functions that control the provider
@@ -52,7 +59,7 @@ impl SteppedRuntime {
         // SAFETY: as above.
         let objects = *unsafe { library.get(b"rdma_sim_objects") }.unwrap();
         let control = Control { now, step, objects };
-        Self { control, timers: Arc::default(), _library: library }
+        Self { control, timers: Arc::default(), spawned: Mutex::default(), _library: library }
     }
 
     /// The objects of the provider that exist
@@ -82,6 +89,16 @@ impl SteppedRuntime {
             if let Poll::Ready(done) = tasks.as_mut().poll(&mut cx) {
                 return done;
             }
+            let spawned = std::mem::take(&mut *lock(&self.spawned));
+            if !spawned.is_empty() {
+                // What they have set, the tasks see at this instant.
+                let waiting = spawned
+                    .into_iter()
+                    .filter_map(|mut task| task.as_mut().poll(&mut cx).is_pending().then_some(task));
+                let waiting: Vec<_> = waiting.collect();
+                lock(&self.spawned).extend(waiting);
+                continue;
+            }
             let after = (Bound::Excluded((self.now(), u64::MAX)), Bound::Unbounded);
             let next = lock(&self.timers).deadlines.range(after).next().copied();
             let (deadline, _) = next.expect("a task that waits limits its time");
@@ -95,8 +112,8 @@ impl Runtime for SteppedRuntime {
         self.control.now()
     }
 
-    fn spawn(&self, _: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        unimplemented!("a calibration spawns no tasks");
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        lock(&self.spawned).push(task);
     }
 
     fn spawn_blocking(&self, _: BlockingCall) {

@@ -53,6 +53,14 @@ impl Machine for RealDevice {
         Arc::clone(&self.runtime) as Arc<dyn Runtime>
     }
 
+    fn is_polling(&self) -> bool {
+        true
+    }
+
+    fn cores(&self) -> Option<usize> {
+        std::thread::available_parallelism().ok().map(usize::from)
+    }
+
     fn begins(&self, name: &'static str, number: usize, count: usize) {
         progress::step(&self.progress, name, number, count);
     }

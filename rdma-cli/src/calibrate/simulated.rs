@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
+use futures::channel::oneshot;
 use futures::future::join;
 use indicatif::ProgressBar;
 use rdma_calibrate::{Machine, Options, Path, calibrate, serve};
@@ -55,12 +56,17 @@ pub(super) fn run(args: &Arguments, output: Output) -> Result<()> {
         let (asks, answers) = net.tcp();
         let mac = |host| SimulatedMac { net: net.clone(), host, progress: progress.clone() };
         let [a, b] = ["a", "b"].map(mac);
-        join(calibrate(&a, asks, &options), serve(&b, answers)).await
+        // Each side is a task of its host: in one task, both would share a processor.
+        let (asked, asking_ends) = oneshot::channel();
+        let (served, serving_ends) = oneshot::channel();
+        net.host("a").spawn(async move { drop(asked.send(calibrate(&a, asks, &options).await)) });
+        net.host("b").spawn(async move { drop(served.send(serve(&b, answers).await)) });
+        join(asking_ends, serving_ends).await
     })?;
     progress.finish_and_clear();
     let (asked, served) = run.value;
-    let mut findings = asked?;
+    let mut findings = asked??;
     findings.simulated = Some(plain(profile));
-    served.context("the other simulated Mac")?;
+    served?.context("the other simulated Mac")?;
     files.write(&findings, SIMULATOR, output)
 }

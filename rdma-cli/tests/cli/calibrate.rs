@@ -116,6 +116,41 @@ fn the_file_of_a_secret_device_predicts_other_programs_within_5_percent() {
     }
 }
 
+/// A device whose processor takes time, for everything that the model has
+const SLOW_PROCESSOR: &str = "\
+format = 1
+base = \"tb5\"
+
+[timing]
+cpu = true
+post_ns = 210
+poll_ns = 70
+wake_ns = 900
+wake_tail_one_in = 0
+copy_bytes_per_us = 2000
+reduce_bytes_per_us = 1500
+cores = 3
+";
+
+/// Catches costs of the processor that are not measured, or that the constants of the way contain as well, and a processor that both simulated Macs share.
+#[test]
+fn the_file_of_a_device_with_a_slow_processor_predicts_other_programs_within_5_percent() {
+    let folder = Folder::new();
+    let secret = folder.write("secret.toml", SLOW_PROCESSOR);
+    let (secret, found) = (secret.to_str().unwrap().to_owned(), folder.path("found.toml"));
+    let found = found.to_str().unwrap();
+    let report = run(&["calibrate", "--json", "--profile", &secret, "--out", found]);
+    let costs = ["post_ns", "poll_ns", "wake_ns", "copy_bytes_per_us", "reduce_bytes_per_us", "cores"];
+    for (field, value) in costs.into_iter().zip(["210", "70", "900", "2000", "1500", "3"]) {
+        assert_eq!(report["fields"][format!("timing.{field}")]["value"], value, "{field}");
+    }
+    let ping = |profile: &str| run(&["ping", "--json", "--bytes", "8", "--profile", profile]);
+    let [truth, predicted, other] =
+        [&secret, found, "tb5"].map(|profile| ping(profile)["rtt_ns"]["p50"].as_f64().unwrap());
+    assert!((predicted / truth - 1.0).abs() < 0.05, "{truth}, predicted {predicted}");
+    assert!((other / truth - 1.0).abs() > 0.05, "the secret differs from the default: {truth}, {other}");
+}
+
 /// Regression: a bound of the payload was measured and did not reach the profile, and neither did a limit of messages or queues.
 ///
 /// Catches a bound that the file does not have, of whatever cause, and one that the report does not name as a contradiction.
