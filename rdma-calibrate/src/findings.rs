@@ -5,6 +5,7 @@ use rdma_core::PortStatus;
 use rdma_sim::profile::{Decided, Profile};
 
 use crate::plan::{How, PLAN};
+use crate::rule_plan::UNCHECKED_RULES;
 
 /// What a calibration has found
 #[derive(Clone, Debug)]
@@ -130,6 +131,8 @@ impl Findings {
     /// Enters each field that no experiment has decided, with the reason
     pub(crate) fn finish(&mut self, took: Duration) {
         self.took = took;
+        let unchecked = UNCHECKED_RULES.iter().map(|(rule, why)| (*rule, (*why).to_owned()));
+        self.untested_rules.extend(unchecked);
         for plan in PLAN {
             if self.profile.decided(plan.field).is_none() {
                 match plan.how {

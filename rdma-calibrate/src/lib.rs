@@ -11,6 +11,7 @@ mod message;
 mod options;
 mod page;
 mod plan;
+mod rule_plan;
 mod serve;
 mod stages;
 #[allow(unsafe_code, reason = "posting needs a promise about the memory")]
@@ -27,6 +28,7 @@ pub use self::machine::{Machine, Path};
 pub use self::message::VERSION;
 pub use self::options::Options;
 pub use self::plan::{How, PLAN, Plan};
+pub use self::rule_plan::{CHECKED_RULES, UNCHECKED_RULES};
 pub use self::serve::{serve, serve_watched};
 
 use self::control::Stream;

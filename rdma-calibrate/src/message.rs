@@ -24,6 +24,8 @@ pub(crate) enum Request {
     Recv { count: usize, len: usize },
     /// As [`Recv`](Self::Recv), into the memory from receive `first` on: that before is of receives of other lengths
     RecvFrom { first: usize, count: usize, len: usize },
+    /// Posts a send of `len` bytes
+    Send { len: usize },
     /// Posts a receive into memory that is registered only now
     RecvLate { len: usize },
     /// Waits for receives, and says how they completed

@@ -159,6 +159,7 @@ impl Answers<'_> {
             Request::RecvFrom { first, count, len } => {
                 self.receive(first..first.saturating_add(count), len).map_err(verb)?;
             }
+            Request::Send { len } => drop(self.station()?.send(len).map_err(verb)?),
             Request::RecvLate { len } => self.station()?.recv_late(len).map_err(verb)?,
             Request::Received { count } => {
                 let station = self.station()?;

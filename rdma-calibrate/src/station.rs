@@ -11,8 +11,8 @@ use rdma_async::time::timeout;
 use rdma_core::{
     Access, AnyCompletionQueue, AnyDevice, AnyMemoryRegion, AnyQueuePair, Cause, Completion,
     CompletionQueue as _, Device as _, Error, Lkey, MemoryRegion as _, Opcode, QpAddress, QpCapacity, QpInit,
-    QueuePair as _, RecvRequest, Rkey, Runtime, SendOp, SendRequest, Sge, Status, Teardown, Transition, Verb,
-    WrId,
+    Qpn, QueuePair as _, RecvRequest, Rkey, Runtime, SendOp, SendRequest, Sge, Status, Teardown, Transition,
+    Verb, WrId,
 };
 
 use crate::calls::Calls;
@@ -112,7 +112,7 @@ impl Drop for Memory {
 /// The fields are dropped in this order: the memory outlives the queue pair.
 pub(crate) struct Station {
     qp: AnyQueuePair,
-    cq: AnyCompletionQueue,
+    cq: Arc<AnyCompletionQueue>,
     memory: Vec<Memory>,
     next: u64,
     stashed: VecDeque<Completion>,
@@ -128,7 +128,22 @@ impl Station {
         len: usize,
     ) -> Result<Self, Error> {
         let depth = device.caps().max_cqe.min(4096);
-        let cq = calls.during("create_cq", || device.create_cq(depth))?;
+        let cq = Arc::new(calls.during("create_cq", || device.create_cq(depth))?);
+        Self::on(calls, device, cq, frames, len)
+    }
+
+    /// Another one that completes to the same queue; completions are taken by either
+    pub(crate) fn beside(&self, frames: u32, len: usize) -> Result<Self, Error> {
+        Self::on(&self.calls, &self.device, Arc::clone(&self.cq), frames, len)
+    }
+
+    fn on(
+        calls: &Arc<Calls>,
+        device: &Arc<AnyDevice>,
+        cq: Arc<AnyCompletionQueue>,
+        frames: u32,
+        len: usize,
+    ) -> Result<Self, Error> {
         let memory = Memory::of(calls, device, len)?;
         let frames = frames.min(device.caps().max_queue_frames);
         let qp = calls.during("create_qp", || cq.create_qp(&QpInit::with_frames(frames)))?;
@@ -205,6 +220,25 @@ impl Station {
         self.post_send(SendOp::Send, &sgl)
     }
 
+    /// Posts a READ that names no memory of the peer
+    pub(crate) fn read(&mut self, len: usize) -> Result<WrId, Error> {
+        let sgl = [self.memory[0].sge(&(0..len))];
+        self.post_send(SendOp::Read { remote_addr: 0, rkey: Rkey(0) }, &sgl)
+    }
+
+    /// Registers memory in addition, without the right to write
+    pub(crate) fn register_read_only(&mut self, len: usize) -> Result<(), Error> {
+        self.memory.push(Memory::register(&self.calls, &self.device, 0, len, Access::NONE)?);
+        Ok(())
+    }
+
+    /// Posts a receive into the memory that was registered last
+    pub(crate) fn recv_read_only(&mut self, len: usize) -> Result<(), Error> {
+        let memory = self.memory.last().expect("each has memory");
+        let sgl = [memory.sge(&(0..len))];
+        self.post_recv(&sgl)
+    }
+
     /// Posts a WRITE that names no memory of the peer
     pub(crate) fn write(&mut self, len: usize) -> Result<WrId, Error> {
         let sgl = [self.memory[0].sge(&(0..len))];
@@ -265,6 +299,13 @@ impl Station {
     /// The status of the next receive that completes
     pub(crate) async fn receive_status(&mut self, stage: &'static str) -> Result<Status, CalibrateError> {
         Ok(self.completion(stage, |opcode| opcode == Opcode::Recv).await?.status)
+    }
+
+    /// Which queue pair the next completion names
+    pub(crate) async fn next_named(&mut self, stage: &'static str) -> Result<Qpn, CalibrateError> {
+        let completion = self.completion(stage, |_| true).await?;
+        succeeded(stage, completion.status)?;
+        Ok(completion.qpn)
     }
 
     /// Which kind of request completes next, with success

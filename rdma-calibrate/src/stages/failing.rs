@@ -51,6 +51,9 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         if lab.findings.wedged.is_some() {
             let why = format!("the port was wedged after {}", transitions(failed));
             attempt.fields().iter().for_each(|field| lab.findings.leave(field, &why));
+            if let Attempt::Unresolved = attempt {
+                lab.findings.leave_rule("rtr-neighbour", why);
+            }
         } else if attempt.run(lab).await? {
             failed += 1;
             if let Err(why) = usual(lab).await? {
@@ -139,6 +142,8 @@ async fn unresolved(lab: &mut Lab<'_>) -> Result<bool, CalibrateError> {
     let peer = nowhere(&peer);
     let (connected, took) = lab.time(|| station.modify(Transition::ReadyToReceive { peer })).await;
     let has_failed = connected.is_err();
+    let instead = (!has_failed).then(|| "a peer that is not there was accepted".to_owned());
+    lab.findings.rule("rtr-neighbour", instead);
     match connected.map_err(|error| error.cause) {
         Err(Cause::NoNeighbour) => lab.findings.decide("rules.unresolved", "not-permitted"),
         Err(Cause::PeerUnreachable) => lab.findings.decide("rules.unresolved", "timed-out"),

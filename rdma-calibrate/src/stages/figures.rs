@@ -29,6 +29,9 @@ const MOST: usize = 1 << 20;
 /// The bytes in flight from which on the cable is always busy: more than what it carries while a message travels there and back.
 const BUSY: usize = 512 << 10;
 
+/// A direction that is slower by less carries at its full rate.
+const NOISE: f64 = 0.1;
+
 pub(super) async fn run(lab: &mut Lab<'_>, stream_time: Duration) -> Result<(), CalibrateError> {
     let room = Room::of(lab);
     let hands_off = lab.findings.profile.model.rules.send_completion == SendCompletion::HandOff;
@@ -58,6 +61,10 @@ pub(super) async fn run(lab: &mut Lab<'_>, stream_time: Duration) -> Result<(), 
         }
     }
     sustained(lab);
+    match full_duplex(&lab.findings.goodput) {
+        Some(instead) => lab.findings.rule("full-duplex", instead),
+        None => lab.findings.leave_rule("full-duplex", "no stream kept the cable busy".to_owned()),
+    }
     Ok(())
 }
 
@@ -159,14 +166,28 @@ async fn once(lab: &mut Lab<'_>, flow: &Flow) -> Result<Result<f64, String>, Cal
     Ok(Ok(if flow.is_both_ways { there.min(here) } else { there }))
 }
 
+/// The stream of the longest messages that keeps the cable busy
+fn longest_busy(goodput: &[Goodput]) -> Option<Goodput> {
+    let is_busy = |row: &&Goodput| row.bytes >= 16 * FRAME && row.depth * row.bytes >= BUSY;
+    goodput.iter().rfind(is_busy).copied()
+}
+
+/// What the directions of a cable do instead of carrying at their full rate at once, if anything; `None` if no stream tells
+fn full_duplex(goodput: &[Goodput]) -> Option<Option<String>> {
+    let Goodput { bytes, one_way, both_ways, .. } = longest_busy(goodput)?;
+    let is_less = both_ways < one_way * (1.0 - NOISE);
+    Some(is_less.then(|| {
+        format!("messages of {bytes} bytes travel at {one_way:.2} GB/s one way, and at {both_ways:.2} each way at once")
+    }))
+}
+
 /// Enters the time of a frame as it is in the longest messages, if their stream keeps the cable busy
 fn sustained(lab: &mut Lab<'_>) {
     let findings = &mut lab.findings;
     if findings.profile.decided("timing.frame_ns") != Some(Decided::Measured) {
         return;
     }
-    let is_busy = |row: &&Goodput| row.bytes >= 16 * FRAME && row.depth * row.bytes >= BUSY;
-    let Some(row) = findings.goodput.iter().rfind(is_busy).copied() else { return };
+    let Some(row) = longest_busy(&findings.goodput) else { return };
     let message = findings.profile.model.timing.per_message_ns as f64;
     let frame_ns = (row.bytes as f64 / row.one_way - message) / (row.bytes / FRAME) as f64;
     super::timing::enter_frame(findings, frame_ns);
@@ -175,4 +196,19 @@ fn sustained(lab: &mut Lab<'_>) {
         row.bytes, row.depth, row.one_way
     );
     findings.profile.remark("timing.frame_ns", &why);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches directions that share the rate of a cable and are said to carry at once.
+    #[test]
+    fn directions_that_share_a_rate_are_no_full_duplex() {
+        let row = |both_ways| [Goodput { bytes: 1 << 20, depth: 4, one_way: 9.2, both_ways }];
+        assert_eq!(full_duplex(&row(9.0)), Some(None));
+        let instead = full_duplex(&row(4.6)).flatten().unwrap();
+        assert!(instead.contains("9.20 GB/s one way, and at 4.60 each way"), "{instead}");
+        assert_eq!(full_duplex(&[]), None);
+    }
 }

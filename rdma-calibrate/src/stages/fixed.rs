@@ -13,13 +13,14 @@ use crate::lab::Lab;
 use crate::message::{Reply, Request};
 use crate::station::{ALL_ACCESS, Memory, Station};
 
-const STAGE: &str = "rules without a field";
+pub(super) const STAGE: &str = "rules without a field";
 /// Longer than the 16 MB that Apple's device advertises.
 const LONG: usize = (16 << 20) + 1;
 /// The number of sends in the check of their order.
 const SENDS: usize = 8;
 
 pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+    port(lab)?;
     memory(lab)?;
     if !lab.device.caps().one_sided {
         queue_pairs(lab)?;
@@ -28,21 +29,38 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     unregistered(lab).await?;
     unsignaled(lab).await?;
     order(lab).await?;
+    super::messages::run(lab).await?;
     // The last: a device that does otherwise may be left with half a connection.
     reset(lab).await
 }
 
-fn fail(error: Error) -> CalibrateError {
+pub(super) fn fail(error: Error) -> CalibrateError {
     CalibrateError::Verb { stage: STAGE, error }
 }
 
 /// What happened instead of a refusal as invalid
-fn unless_invalid<T>(answer: Result<T, Error>, what: &str) -> Option<String> {
+pub(super) fn unless_invalid<T>(answer: Result<T, Error>, what: &str) -> Option<String> {
     match answer {
         Err(Error { cause: Cause::Invalid(_), .. }) => None,
         Ok(_) => Some(format!("{what} was accepted")),
         Err(error) => Some(format!("{what} failed otherwise: {error}")),
     }
+}
+
+/// The name of the device, and the addresses of its port
+fn port(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+    let name = lab.device.name();
+    let number = name.strip_prefix("rdma_en").unwrap_or_default();
+    let is_named = number.starts_with(|first: char| first.is_ascii_digit());
+    let instead = (!is_named).then(|| format!("the device is called {name}"));
+    let gids = lab.device.gids().map_err(fail)?;
+    let is_eui_64 =
+        gids.first().is_some_and(|gid| gid.0[..2] == [0xfe, 0x80] && gid.0[11..13] == [0xff, 0xfe]);
+    let entries = gids.iter().filter(|gid| !gid.is_zero()).count();
+    let of_table = (!is_eui_64 || entries != 3).then(|| format!("{gids:?}"));
+    lab.findings.rule("device-per-port", instead);
+    lab.findings.rule("gid-table", of_table);
+    Ok(())
 }
 
 fn memory(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
@@ -119,7 +137,7 @@ async fn unregistered(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
 }
 
 /// Why a message did not arrive for which the peer has posted a receive
-async fn lost(lab: &mut Lab<'_>) -> Result<Option<String>, CalibrateError> {
+pub(super) async fn lost(lab: &mut Lab<'_>) -> Result<Option<String>, CalibrateError> {
     match lab.ask(Request::Received { count: 1 }).await {
         Ok(Reply::Received { statuses }) if statuses == [Status::Success] => Ok(None),
         Ok(Reply::Received { statuses }) => Ok(Some(format!("the next message ended with {statuses:?}"))),

@@ -8,6 +8,7 @@ mod fixed;
 mod idle;
 mod limits;
 mod memory;
+mod messages;
 mod processor;
 mod queues;
 mod timing;

@@ -1,0 +1,114 @@
+//! Which rules of the simulator's catalogue a calibration checks beside the fields of the model, and why not the others
+
+/// Rules that an experiment checks, by their names in the catalogue
+pub const CHECKED_RULES: &[&str] = &[
+    "device-per-port",
+    "full-duplex",
+    "gid-table",
+    "keys",
+    "no-loss",
+    "operations",
+    "order",
+    "own-pace",
+    "pairing",
+    "peer-readiness",
+    "post-failure",
+    "qp-numbers",
+    "queue-depth",
+    "receive-access",
+    "registration-length",
+    "reset",
+    "rtr-neighbour",
+    "send-at-rts",
+    "shared-cq",
+    "steps",
+    "transports",
+    "unregistered",
+    "unsignaled",
+];
+
+const LIBRARY: &str = "the library decides it";
+const RTR: &str = "a transition to RTR has to fail, and some ports were reported to wedge after several";
+const CABLE: &str = "it takes an unplugged cable";
+const REBOOT: &str = "it takes a reboot";
+const SETTINGS: &str = "the settings of the Mac have to be changed";
+const PROCESS: &str = "a process has to end or to stop";
+const DAMAGE: &str = "it takes a damaged cable or a broken driver";
+
+/// Rules that no experiment checks, each with the reason; rules that a field of the model switches have theirs in the [plan](crate::PLAN)
+pub const UNCHECKED_RULES: &[(&str, &str)] = &[
+    ("boot-link", REBOOT),
+    ("bridge-capture", SETTINGS),
+    ("bridge-storm", SETTINGS),
+    ("corruption", DAMAGE),
+    ("cq-overrun", "it damages a completion queue, which no source shows to be harmless"),
+    ("deregistered", "a device that does otherwise writes to memory that is not registered"),
+    ("destroy", "a device that does otherwise writes to memory that the program uses"),
+    ("device-guids", LIBRARY),
+    ("device-names", REBOOT),
+    ("down-port", CABLE),
+    ("error-state", "the error state may keep regions counted; --error-state asks for that alone"),
+    ("frame-credits", "rules.frame_match and rules.queue_unit have what programs see of it"),
+    ("gid-index", SETTINGS),
+    ("half-connected", RTR),
+    ("init-access", LIBRARY),
+    ("interface-down", SETTINGS),
+    ("lid-psn", LIBRARY),
+    ("link-rate", "it takes several cables; the page has the rate of this one"),
+    ("masks", LIBRARY),
+    ("no-delivery-receipt", "rules.send_completion has what programs see of it"),
+    ("no-ipv4", SETTINGS),
+    ("no-loopback", RTR),
+    ("one-hop", RTR),
+    ("peer-death", PROCESS),
+    ("peer-stop", PROCESS),
+    ("port-and-pkey", LIBRARY),
+    ("port-state", SETTINGS),
+    ("queue-space", "a full queue needs completions that are not polled, which may overrun their queue"),
+    ("reboot", REBOOT),
+    ("replug-stale", CABLE),
+    ("roce-room", "it is of network adapters"),
+    ("rtr-busy", "another process has to hold the receive queue of the port"),
+    ("rtr-no-gids", SETTINGS),
+    ("rtr-source", RTR),
+    ("sleep", SETTINGS),
+    ("timer-path", SETTINGS),
+    ("turns", "it takes queue pairs that compete, whose order the completions of either do not show"),
+    ("unplug", CABLE),
+    ("unplug-silence", CABLE),
+    ("wedge", DAMAGE),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use rdma_sim::catalogue::{self, Switch};
+
+    use super::*;
+    use crate::plan::PLAN;
+
+    /// Catches a new rule of the catalogue that the calibration neither checks nor leaves for a reason, and a rule with both.
+    #[test]
+    fn every_rule_of_the_catalogue_is_checked_or_left_for_a_reason() {
+        let known: Vec<_> =
+            CHECKED_RULES.iter().copied().chain(UNCHECKED_RULES.iter().map(|(rule, _)| *rule)).collect();
+        let listed: BTreeSet<_> = known.iter().copied().collect();
+        assert_eq!(listed.len(), known.len(), "each rule is listed once");
+        let all: BTreeSet<_> = catalogue::rules().map(|rule| rule.name).collect();
+        assert_eq!(listed.difference(&all).collect::<Vec<_>>(), Vec::<&&str>::new());
+        // A field of the model has its own entry in the plan, with a reason if nothing decides it.
+        let is_planned = |switch: &Switch| {
+            let name = switch.name().replace("::", ".").to_lowercase();
+            matches!(switch, Switch::Field { .. }) && PLAN.iter().any(|plan| plan.field == name)
+        };
+        for rule in catalogue::rules() {
+            assert!(
+                listed.contains(rule.name) || is_planned(&rule.switch),
+                "{} ({}) is neither checked nor left for a reason",
+                rule.name,
+                rule.switch.name()
+            );
+        }
+    }
+}
