@@ -27,6 +27,8 @@ pub struct Findings {
     pub goodput: Vec<Goodput>,
     /// The lengths of messages of which no stream was measured, each with the reason
     pub goodput_missing: Vec<(usize, String)>,
+    /// What several cables carry, alone and at once
+    pub cables: Vec<CableRates>,
     /// Figures beside the model, each with what it is
     pub figures: Vec<(&'static str, String)>,
     /// Rules that no field of the model switches
@@ -81,6 +83,18 @@ pub struct Goodput {
     pub both_ways: f64,
 }
 
+/// What cables carry at once
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CableRates {
+    /// The numbers of the cables, of which the first of the machine is 0
+    pub cables: Vec<usize>,
+    /// The sum of their rates one way, in GB/s
+    pub one_way: f64,
+    /// The sum of their rates each way, both ways at once: of the slower way, in GB/s
+    pub both_ways: f64,
+}
+
 impl Findings {
     pub(crate) fn new(device: &str, port: PortStatus) -> Self {
         let profile = Profile::named("tb5").expect("the simulator has the profile");
@@ -93,6 +107,7 @@ impl Findings {
             round_trips: Vec::new(),
             goodput: Vec::new(),
             goodput_missing: Vec::new(),
+            cables: Vec::new(),
             figures: Vec::new(),
             rules: Vec::new(),
             untested_rules: Vec::new(),

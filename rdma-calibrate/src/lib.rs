@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use self::calls::Calls;
 pub use self::error::CalibrateError;
-pub use self::findings::{Findings, Goodput, RoundTrips, RuleFinding};
+pub use self::findings::{CableRates, Findings, Goodput, RoundTrips, RuleFinding};
 pub use self::machine::{Machine, Path};
 pub use self::message::VERSION;
 pub use self::options::Options;

@@ -11,6 +11,21 @@ pub trait Machine: Send + Sync {
     /// The [`Error`] of the backend.
     fn open(&self, path: Path) -> Result<AnyDevice, Error>;
 
+    /// How many cables lead to the other machine: those beside the first one carry together with it, in one experiment
+    fn cables(&self) -> usize {
+        1
+    }
+
+    /// Opens the device of a cable; number 0 is that of [`open`](Self::open), and both machines number the cables equally
+    ///
+    /// # Errors
+    ///
+    /// The [`Error`] of the backend.
+    fn open_cable(&self, cable: usize) -> Result<AnyDevice, Error> {
+        let _ = cable;
+        self.open(Path::default())
+    }
+
     /// The clock and the timers
     fn runtime(&self) -> Arc<dyn Runtime>;
 

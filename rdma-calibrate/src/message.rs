@@ -18,6 +18,8 @@ pub(crate) struct Hello {
 pub(crate) enum Request {
     /// Makes a queue pair in place of the one before
     Make { frames: u32, len: usize },
+    /// As [`Make`](Self::Make), at one of several cables
+    MakeAt { cable: usize, frames: u32, len: usize },
     /// Connects it
     Connect { address: QpAddress },
     /// Posts so many receives of `len` bytes
@@ -38,6 +40,8 @@ pub(crate) enum Request {
     Relay { len: usize },
     /// Receives a stream, and sends one if it is of both ways; replies before it begins, and then how long it took
     Flow(Flow),
+    /// As [`Flow`](Self::Flow), of each queue pair that rests at once
+    Flows(Flow),
     /// Puts the queue pair behind those that rest
     Keep,
     /// Goes on with the one that has rested longest

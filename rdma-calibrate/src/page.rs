@@ -6,7 +6,7 @@ use rdma_sim::Model;
 use rdma_sim::catalogue::{self, Rule};
 use rdma_sim::profile::{Decided, Profile};
 
-use crate::findings::{Findings, Goodput, RoundTrips, RuleFinding};
+use crate::findings::{CableRates, Findings, Goodput, RoundTrips, RuleFinding};
 use crate::plan::PLAN;
 
 impl Findings {
@@ -68,6 +68,7 @@ impl Findings {
         page.push_str("\n## What was not decided\n\n| Field | Left at | Why |\n|---|---|---|\n");
         page.push_str(&open);
         self.write_tables(&mut page);
+        self.write_cables(&mut page);
         page.push_str("\n## Figures\n\n| Figure | Value |\n|---|---|\n");
         for (what, value) in &self.figures {
             let _ = writeln!(page, "| {what} | {value} |");
@@ -90,6 +91,18 @@ impl Findings {
         }
         for (bytes, why) in &self.goodput_missing {
             let _ = writeln!(page, "| {bytes} | {why} | | |");
+        }
+    }
+
+    /// The table of several cables, if there are several
+    fn write_cables(&self, page: &mut String) {
+        if self.cables.is_empty() {
+            return;
+        }
+        page.push_str("\n## Several cables in GB/s\n\n| Cables at once | One way | Each way, both at once |\n|---|---|---|\n");
+        for CableRates { cables, one_way, both_ways } in &self.cables {
+            let numbers: Vec<_> = cables.iter().map(|cable| (cable + 1).to_string()).collect();
+            let _ = writeln!(page, "| {} | {one_way:.2} | {both_ways:.2} |", numbers.join(", "));
         }
     }
 

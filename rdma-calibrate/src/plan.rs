@@ -103,10 +103,7 @@ pub const PLAN: &[Plan] = &plan([
     ("timing.wake_tail_one_in", Measured),
     ("timing.wake_tail_ns", Measured),
     ("timing.cores", Measured),
-    (
-        "timing.mac_bytes_per_us",
-        Unseen("it takes several cables; timing.frame_ns contains what it takes of one"),
-    ),
+    ("timing.mac_bytes_per_us", Measured),
     ("timing.ip_percent", Unseen("timing.frame_ns contains what Thunderbolt networking takes")),
     ("timing.turns", Unseen("it takes several queue pairs that compete")),
 ]);

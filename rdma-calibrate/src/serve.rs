@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::try_join_all;
 use rdma_async::time::sleep;
 use rdma_core::{AnyDevice, Device as _, Error, PortState};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -69,7 +70,7 @@ async fn serve_over(
     let mut control = Control::handshake(stream, &*runtime).await?;
     let opened = open(machine, calls);
     let mut answers = match opened {
-        Ok(device) => Answers { device, calls, station: None, resting: VecDeque::new() },
+        Ok(device) => Answers { machine, device, calls, station: None, resting: VecDeque::new() },
         Err(error) => {
             let error = CalibrateError::Device(error);
             let _: Request = control.receive(&*runtime, IDLE).await?;
@@ -80,7 +81,7 @@ async fn serve_over(
     loop {
         let request: Request = control.receive(&*runtime, IDLE).await?;
         // These take their time from the reply on.
-        if let Request::Echo { .. } | Request::Relay { .. } | Request::Flow(_) = request {
+        if let Request::Echo { .. } | Request::Relay { .. } | Request::Flow(_) | Request::Flows(_) = request {
             let prepared = answers.prepare(request).map_or_else(failed, |()| Reply::Done);
             let is_ready = matches!(prepared, Reply::Done);
             control.send(&prepared).await?;
@@ -110,6 +111,7 @@ fn failed(error: Error) -> Reply {
 }
 
 struct Answers<'a> {
+    machine: &'a dyn Machine,
     device: Arc<AnyDevice>,
     calls: &'a Arc<Calls>,
     station: Option<Station>,
@@ -123,6 +125,9 @@ impl Answers<'_> {
 
     /// Does what has to be done before the asking side begins
     fn prepare(&mut self, request: Request) -> Result<(), Error> {
+        if let Request::Flows(flow) = request {
+            return self.resting.iter_mut().try_for_each(|station| flow.prepare(station));
+        }
         let Some(station) = &mut self.station else { return Ok(()) };
         match request {
             // Two receives stay posted, so that neither side waits for the other to post one.
@@ -145,11 +150,20 @@ impl Answers<'_> {
     async fn answer(&mut self, request: Request) -> Result<Reply, CalibrateError> {
         let verb = |error| CalibrateError::Verb { stage: STAGE, error };
         match request {
-            Request::Make { frames, len } => {
+            Request::MakeAt { cable, .. } if cable >= self.machine.cables() => {
+                return Ok(Reply::Failed(format!("this side has {} cables", self.machine.cables())));
+            }
+            Request::Make { frames, len } | Request::MakeAt { frames, len, .. } => {
                 self.station = None;
+                let device = match request {
+                    Request::MakeAt { cable, .. } => Arc::new(
+                        self.calls.during("alloc_pd", || self.machine.open_cable(cable)).map_err(verb)?,
+                    ),
+                    _ => Arc::clone(&self.device),
+                };
                 // The peer asks for no more than this.
                 let len = len.min(64 << 20);
-                let station = Station::new(self.calls, &self.device, frames, len).map_err(verb)?;
+                let station = Station::new(self.calls, &device, frames, len).map_err(verb)?;
                 let address = station.address();
                 self.station = Some(station);
                 return Ok(Reply::Made { address });
@@ -205,6 +219,13 @@ impl Answers<'_> {
             Request::Flow(flow) => {
                 let took = flow.run(self.station()?, STAGE, false).await?;
                 return Ok(Reply::Took { nanoseconds: vec![took.as_nanos() as u64] });
+            }
+            Request::Flows(flow) => {
+                let flows = self.resting.iter_mut().map(|station| flow.run(station, STAGE, false));
+                let took = try_join_all(flows).await?;
+                return Ok(Reply::Took {
+                    nanoseconds: took.iter().map(|took| took.as_nanos() as u64).collect(),
+                });
             }
             Request::Keep => {
                 // As many as the asking side uses; another one asks for no more either.

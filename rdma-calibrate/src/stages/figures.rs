@@ -16,9 +16,9 @@ const STAGE: &str = "figures";
 /// The lengths of messages there and back, beside the 8 bytes of the timing.
 const PING_LENS: [usize; 3] = [1024, FRAME, 16 * FRAME];
 /// The lengths of messages of streams.
-const LENS: [usize; 5] = [FRAME, 4 * FRAME, 16 * FRAME, 64 * FRAME, 256 * FRAME];
+pub(super) const LENS: [usize; 5] = [FRAME, 4 * FRAME, 16 * FRAME, 64 * FRAME, 256 * FRAME];
 /// The frames for which queue pairs are asked, and the most that are posted in each direction.
-const FRAMES: u32 = 1024;
+const FRAMES: u32 = Room::FRAMES;
 /// What each device is known to accept, if it does not show what it does.
 const SAFE: u32 = 128;
 /// The bytes of the first stream, after which a longer one may follow.
@@ -27,14 +27,13 @@ const BYTES: usize = 2 << 20;
 const LEAST: usize = 8;
 const MOST: usize = 1 << 20;
 /// The bytes in flight from which on the cable is always busy: more than what it carries while a message travels there and back.
-const BUSY: usize = 512 << 10;
+pub(super) const BUSY: usize = 512 << 10;
 
 /// A direction that is slower by less carries at its full rate.
 const NOISE: f64 = 0.1;
 
 pub(super) async fn run(lab: &mut Lab<'_>, stream_time: Duration) -> Result<(), CalibrateError> {
     let room = Room::of(lab);
-    let hands_off = lab.findings.profile.model.rules.send_completion == SendCompletion::HandOff;
     for len in PING_LENS {
         if room.fits(lab, len, 2) {
             let times = ping(lab, len, PINGS).await?;
@@ -42,7 +41,7 @@ pub(super) async fn run(lab: &mut Lab<'_>, stream_time: Duration) -> Result<(), 
         }
     }
     for len in LENS {
-        let most = room.messages(len);
+        let (most, deepest) = room.window(lab, len);
         if len > lab.device.caps().max_message as usize {
             lab.findings.leave_goodput(len, "messages of the device are shorter");
             continue;
@@ -54,8 +53,6 @@ pub(super) async fn run(lab: &mut Lab<'_>, stream_time: Duration) -> Result<(), 
         if most == 0 {
             lab.findings.leave_goodput(len, "the queues of the device do not hold one message");
         }
-        // A send that completes before its message has left still takes its place in the queue.
-        let deepest = (most - usize::from(hands_off && most > 0)).max(most.min(1));
         for depth in [1, deepest].into_iter().take(deepest.min(2)) {
             stream(lab, len, depth, most, stream_time).await?;
         }
@@ -70,14 +67,17 @@ pub(super) async fn run(lab: &mut Lab<'_>, stream_time: Duration) -> Result<(), 
 
 /// How much a queue of [`FRAMES`] accepts
 #[derive(Clone, Copy)]
-struct Room {
+pub(super) struct Room {
     frames: usize,
     unit: QueueUnit,
     completions: usize,
 }
 
 impl Room {
-    fn of(lab: &Lab<'_>) -> Self {
+    /// The frames for which queue pairs of streams ask
+    pub(super) const FRAMES: u32 = 1024;
+
+    pub(super) fn of(lab: &Lab<'_>) -> Self {
         let (max, profile) = (lab.device.caps().max_queue_frames, &lab.findings.profile);
         let is_measured = |field| profile.decided(field) == Some(Decided::Measured);
         let rules = &profile.model.rules;
@@ -97,6 +97,14 @@ impl Room {
         let of_memory = FRAMES as usize / frames;
         let of_queue = if self.unit == QueueUnit::Frames { self.frames / frames } else { self.frames };
         of_queue.min(of_memory).min(self.completions)
+    }
+
+    /// How many messages of `len` bytes may be received at once, and how many sent
+    pub(super) fn window(self, lab: &Lab<'_>, len: usize) -> (usize, usize) {
+        let hands_off = lab.findings.profile.model.rules.send_completion == SendCompletion::HandOff;
+        let most = self.messages(len);
+        // A send that completes before its message has left still takes its place in the queue.
+        (most, (most - usize::from(hands_off && most > 0)).max(most.min(1)))
     }
 
     fn fits(self, lab: &Lab<'_>, len: usize, count: usize) -> bool {

@@ -1,5 +1,6 @@
 //! The experiments, those first that cannot do harm
 
+mod cables;
 mod connecting;
 mod delivery;
 mod failing;
@@ -33,6 +34,7 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
             Stage::Processor => processor::run(lab).await?,
             Stage::Timing => timing::run(lab).await?,
             Stage::Figures => figures::run(lab, options.stream_time).await?,
+            Stage::Cables => cables::run(lab, options.stream_time).await?,
             Stage::Verbs => verbs::run(lab).await?,
             Stage::Delivery => delivery::run(lab).await?,
             Stage::Limits => limits::run(lab).await?,
@@ -55,6 +57,7 @@ enum Stage {
     Processor,
     Timing,
     Figures,
+    Cables,
     Verbs,
     Delivery,
     Limits,
@@ -66,7 +69,7 @@ enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Memory,
         Self::Connecting,
         // Before the ways of messages, which contain its costs.
@@ -78,6 +81,7 @@ impl Stage {
         Self::Queues,
         // Once it is known what queues hold.
         Self::Figures,
+        Self::Cables,
         Self::Fixed,
         Self::Failing,
         Self::IdleDeath,
@@ -92,6 +96,7 @@ impl Stage {
             Self::Processor => "processor",
             Self::Timing => "timing",
             Self::Figures => "goodput and round trips",
+            Self::Cables => "several cables",
             Self::Verbs => "times of verbs",
             Self::Delivery => "delivery",
             Self::Limits => "limits",

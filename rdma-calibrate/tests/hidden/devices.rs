@@ -69,6 +69,11 @@ const COSTS: &[(&str, u32, u32)] = &[
     ("timing.wake_tail_ns", 5_000, 20_000),
 ];
 
+/// The number of cables between the hosts of a device
+pub(crate) fn cables(seed: u64) -> usize {
+    1 + Seeded::new(seed ^ 0xCAB1E).pick(2) as usize
+}
+
 /// A device with rules and timings drawn at random
 pub(crate) fn secret(seed: u64) -> Model {
     let mut choices = Seeded::new(seed);
@@ -88,7 +93,8 @@ pub(crate) fn secret(seed: u64) -> Model {
         set(&mut profile, field, &(least + choices.pick(most - least + 1)).to_string());
     }
     // Most bounds of the payload are none: what is measured is all of them together.
-    let bounds = [("timing.ip_percent", [0, 10, 30, 60]), ("timing.mac_bytes_per_us", [0, 0, 2_500, 6_000])];
+    let bounds =
+        [("timing.ip_percent", [0, 10, 30, 60]), ("timing.mac_bytes_per_us", [0, 12_000, 2_500, 6_000])];
     for (field, values) in bounds {
         let value = if choices.pick(2) == 0 { 0 } else { values[choices.pick(4) as usize] };
         set(&mut profile, field, &value.to_string());

@@ -1,10 +1,12 @@
 //! Whether a calibration has found the truth
 
-use rdma_calibrate::{CHECKED_RULES, Findings, PLAN, UNCHECKED_RULES};
+use rdma_calibrate::{CHECKED_RULES, Findings, Goodput, PLAN, UNCHECKED_RULES};
 use rdma_core::FRAME;
 use rdma_sim::profile::{Decided, Profile};
 use rdma_sim::rules::{QueueGrant, QueueUnit, SendCompletion, SourceGid};
 use rdma_sim::{LineRate, Model, Timing};
+
+use crate::devices::cables;
 
 /// Which value of a field programs see on a device, if they see it; of several that they cannot tell apart, the one that is reported
 fn visible(field: &str, model: &Model) -> Option<String> {
@@ -211,6 +213,10 @@ pub(crate) fn assert_found(seed: u64, secret: &Model, found: &Profile, hidden: &
                 plan.field
             );
         }
+        // It takes several cables.
+        if hidden == HAS_CABLES && HAS_CABLES.contains(&plan.field) {
+            continue;
+        }
         // What the times are is judged below, by what programs see of them.
         if plan.field.starts_with("timing.") && is_time_visible(plan.field, secret) {
             assert_eq!(decided, Some(Decided::Measured), "seed {seed}: {}\n{text}", plan.field);
@@ -243,6 +249,44 @@ pub(crate) fn assert_found(seed: u64, secret: &Model, found: &Profile, hidden: &
         let error = (found - truth).abs();
         // A nanosecond is the resolution of the clock.
         assert!(error <= (truth * 0.05).max(1.0), "seed {seed}: {what} is {truth}, found {found}\n{text}");
+    }
+}
+
+/// Stands for a judge of cables that looks at the field beside [`assert_found`]
+pub(crate) const HAS_CABLES: &[&str] = &["timing.mac_bytes_per_us"];
+
+/// Fails unless the bound of all cables of a host is found, within 5 %, where there are several that streams keep busy
+#[track_caller]
+pub(crate) fn assert_cables(seed: u64, secret: &Model, found: &Findings) {
+    let [field] = HAS_CABLES else { unreachable!("it is one field") };
+    let decided = found.profile.decided(field);
+    if cables(seed) < 2 {
+        assert!(found.cables.is_empty(), "seed {seed}");
+        assert!(found.profile.why(field).unwrap().starts_with("one cable"), "seed {seed}");
+    } else if !takes_time(secret) {
+        assert_eq!(found.profile.why(field), Some("bytes take no time"), "seed {seed}");
+    } else if decided != Some(Decided::Measured) {
+        // Queues or messages that are too short show in the table of goodput, too.
+        let is_busy = |row: &Goodput| row.bytes >= 16 * FRAME && row.depth * row.bytes >= 512 << 10;
+        assert!(!found.goodput.iter().any(is_busy), "seed {seed}: {:?}", found.profile.why(field));
+    } else {
+        let cable = FRAME as f64 * 1000.0 / (occupied(secret, 2 * FRAME) - occupied(secret, FRAME)) as f64;
+        let bound = secret.timing.mac_bytes_per_us;
+        // A bound beyond what both carry does not show.
+        let truth = if bound > 0 && (bound as f64) < 2.0 * cable * 0.95 { bound } else { 0 };
+        let found_bound = found.profile.model.timing.mac_bytes_per_us;
+        let error = found_bound.abs_diff(truth) as f64;
+        assert!(
+            error <= truth as f64 * 0.05,
+            "seed {seed}: {truth}, found {found_bound}: {:?}",
+            found.cables
+        );
+        let both: Vec<_> = found.cables.iter().map(|rates| rates.cables.len()).collect();
+        assert_eq!(both, [1, 1, 2], "seed {seed}");
+        assert!(found.page().contains("## Several cables in GB/s"), "seed {seed}");
+    }
+    if decided != Some(Decided::Measured) {
+        assert_eq!(found.profile.model.timing.mac_bytes_per_us, 0, "seed {seed}");
     }
 }
 

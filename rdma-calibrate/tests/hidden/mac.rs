@@ -7,7 +7,7 @@ use futures::channel::oneshot;
 use futures::future::join;
 use rdma_calibrate::{CalibrateError, Findings, Machine, Options, Path, calibrate, serve};
 use rdma_core::{AnyDevice, Error, Runtime, Time};
-use rdma_sim::{Leaks, Model, Net, Sim};
+use rdma_sim::{Leaks, LineRate, Model, Net, Sim, Topology};
 
 /// The device of a host with the cable of the pair
 #[derive(Clone)]
@@ -21,6 +21,29 @@ impl Machine for Mac {
 
     fn runtime(&self) -> Arc<dyn Runtime> {
         self.0.host(self.1).runtime()
+    }
+}
+
+/// A Mac with several cables to the other one
+struct Cabled(Mac, usize);
+
+impl Machine for Cabled {
+    fn open(&self, path: Path) -> Result<AnyDevice, Error> {
+        self.0.open(path)
+    }
+
+    fn cables(&self) -> usize {
+        self.1
+    }
+
+    fn open_cable(&self, cable: usize) -> Result<AnyDevice, Error> {
+        let Mac(net, host) = &self.0;
+        let device = net.open(host, &format!("rdma_en{}", cable + 2)).map_err(Error::from)?;
+        Ok(AnyDevice::new(device))
+    }
+
+    fn runtime(&self) -> Arc<dyn Runtime> {
+        self.0.runtime()
     }
 }
 
@@ -45,11 +68,18 @@ pub(crate) struct Ended {
 
 /// Calibrates two Macs of `model`
 pub(crate) fn calibrated(model: Model, seed: u64, options: Options) -> Ended {
+    calibrated_over(1, model, seed, options)
+}
+
+/// Calibrates two Macs of `model` with so many cables between them
+pub(crate) fn calibrated_over(cables: usize, model: Model, seed: u64, options: Options) -> Ended {
+    let macs = Topology::new().host("a", 3).host("b", 3);
+    let macs = (0..cables).fold(macs, |macs, port| macs.cable(("a", port), ("b", port), LineRate::TB5));
     // The sanitizer poisons the 16 MB of each probe of a queue, which would take most of the time.
-    let sim = Sim::new().model(model).seed(seed).sanitize(false);
+    let sim = Sim::new().model(model).topology(macs).seed(seed).sanitize(false);
     let run = sim.try_run(async |net| {
         let (asks, answers) = net.tcp();
-        let [a, b] = ["a", "b"].map(|host| Mac(net.clone(), host));
+        let [a, b] = ["a", "b"].map(|host| Cabled(Mac(net.clone(), host), cables));
         // Each side is a task of its host: in one task, both would share a processor.
         let asked = on_host(&net, "a", async move { calibrate(&a, asks, &options).await });
         let served = on_host(&net, "b", async move { serve(&b, answers).await });

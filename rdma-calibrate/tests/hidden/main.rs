@@ -16,10 +16,10 @@ use rdma_sim::Model;
 use rdma_sim::profile::{Decided, Profile};
 use rdma_sim::rules::SourceGid;
 
-use self::devices::secret;
+use self::devices::{cables, secret};
 use self::figures::{assert_figures, assert_same_figures};
-use self::judge::{assert_found, assert_rules_hold};
-use self::mac::{MOST, calibrated};
+use self::judge::{HAS_CABLES, assert_cables, assert_found, assert_rules_hold};
+use self::mac::{MOST, calibrated, calibrated_over};
 
 /// Streams last longer where the processor of a device is late at times
 fn options(model: &Model) -> Options {
@@ -30,12 +30,13 @@ fn options(model: &Model) -> Options {
 fn assert_recovers(seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let model = secret(seed);
-        let ended = calibrated(model.clone(), seed, options(&model));
+        let ended = calibrated_over(cables(seed), model.clone(), seed, options(&model));
         let found = ended.asked.unwrap_or_else(|error| panic!("seed {seed}: {error}\n{:?}", model));
         ended.served.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         assert!(ended.leaks.is_empty(), "seed {seed}: {}", ended.leaks);
         assert!(ended.time.as_nanos() <= MOST.as_nanos() as u64, "seed {seed}: {:?}", ended.time);
-        assert_found(seed, &model, &found.profile, &[]);
+        assert_found(seed, &model, &found.profile, HAS_CABLES);
+        assert_cables(seed, &model, &found);
         assert_rules_hold(&found);
         assert_figures(seed, &model, &found);
         let read = Profile::parse("found.toml", &found.profile.to_toml()).unwrap();

@@ -1,0 +1,144 @@
+//! What several cables between the same two machines carry at once
+//!
+//! A bound of the machine shows only where the cables together carry less than the sum of what each carries alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{try_join, try_join_all};
+use rdma_core::{Device, FRAME};
+
+use super::figures::{BUSY, LENS, Room};
+use crate::error::CalibrateError;
+use crate::findings::CableRates;
+use crate::lab::Lab;
+use crate::message::{Flow, Reply, Request};
+use crate::station::Station;
+
+const STAGE: &str = "several cables";
+const FIELD: &str = "timing.mac_bytes_per_us";
+/// The bytes of the first stream over each cable, after which a longer one may follow.
+const BYTES: usize = 4 << 20;
+/// Cables that carry less than this part of their sum are bounded by something else.
+const BOUNDED: f64 = 0.95;
+
+pub(super) async fn run(lab: &mut Lab<'_>, stream_time: Duration) -> Result<(), CalibrateError> {
+    if lab.machine.cables() < 2 {
+        lab.findings.leave(FIELD, "one cable; timing.frame_ns contains what the machine takes of it");
+        return Ok(());
+    }
+    if !lab.findings.profile.model.timing.line_rate {
+        lab.findings.leave(FIELD, "bytes take no time");
+        return Ok(());
+    }
+    let Some(flow) = busy_flow(lab) else {
+        lab.findings
+            .leave(FIELD, "no queue holds enough to keep a cable busy, so that the processor bounds several");
+        return Ok(());
+    };
+    let all: Vec<_> = (0..lab.machine.cables()).collect();
+    let mut sums = [0.0; 2];
+    for cable in &all {
+        match rates(lab, &flow, &[*cable], stream_time).await? {
+            Ok(rates) => sums.iter_mut().zip(rates).for_each(|(sum, rate)| *sum += rate),
+            Err(why) => {
+                lab.findings.leave(FIELD, &why);
+                return Ok(());
+            }
+        }
+    }
+    let [one_way, _] = match rates(lab, &flow, &all, stream_time).await? {
+        Ok(rates) => rates,
+        Err(why) => {
+            lab.findings.leave(FIELD, &why);
+            return Ok(());
+        }
+    };
+    let is_bounded = one_way < BOUNDED * sums[0];
+    // GB/s are thousands of bytes in a microsecond.
+    lab.findings.decide(FIELD, if is_bounded { (one_way * 1000.0).round() as u64 } else { 0 });
+    let why = format!("{} cables carry {one_way:.2} GB/s at once, of {:.2} GB/s alone", all.len(), sums[0]);
+    lab.findings.profile.remark(FIELD, &why);
+    Ok(())
+}
+
+/// Messages that keep a cable busy, as long as there are
+fn busy_flow(lab: &Lab<'_>) -> Option<Flow> {
+    let room = Room::of(lab);
+    LENS.into_iter().rev().find_map(|len| {
+        let (window, depth) = room.window(lab, len);
+        let is_busy =
+            len <= lab.device.caps().max_message as usize && len >= 16 * FRAME && depth * len >= BUSY;
+        is_busy.then_some(Flow { count: BYTES / len, len, depth, window, is_both_ways: false })
+    })
+}
+
+/// Streams over these cables at once, for at least `time`, one way and both ways; the sums of the rates in GB/s, or why there are none
+async fn rates(
+    lab: &mut Lab<'_>,
+    flow: &Flow,
+    cables: &[usize],
+    time: Duration,
+) -> Result<Result<[f64; 2], String>, CalibrateError> {
+    let mut rates = [0.0; 2];
+    for (rate, is_both_ways) in rates.iter_mut().zip([false, true]) {
+        let mut flow = Flow { is_both_ways, ..*flow };
+        loop {
+            match once(lab, &flow, cables).await {
+                Ok(sum) => *rate = sum,
+                // The peer has fewer cables, or this one leads elsewhere: nothing else is in question.
+                Err(CalibrateError::PeerFailed(why)) => return Ok(Err(of_cables(cables, &why))),
+                Err(CalibrateError::Verb { error, .. }) => {
+                    return Ok(Err(of_cables(cables, &error.to_string())));
+                }
+                Err(error) => return Err(error),
+            }
+            let lasting = *rate * time.as_nanos() as f64 / (flow.len * cables.len()) as f64;
+            if flow.count as f64 >= lasting / 2.0 {
+                break;
+            }
+            flow.count = lasting as usize;
+        }
+    }
+    let [one_way, both_ways] = rates;
+    lab.findings.cables.push(CableRates { cables: cables.to_vec(), one_way, both_ways });
+    Ok(Ok(rates))
+}
+
+fn of_cables(cables: &[usize], why: &str) -> String {
+    let numbers: Vec<_> = cables.iter().map(|cable| (cable + 1).to_string()).collect();
+    format!("cable {}: {why}; name the devices of both machines in the same order", numbers.join(" and "))
+}
+
+async fn once(lab: &mut Lab<'_>, flow: &Flow, cables: &[usize]) -> Result<f64, CalibrateError> {
+    let fail = |error| CalibrateError::Verb { stage: STAGE, error };
+    lab.ask(Request::Drop).await?;
+    let (frames, len) = (Room::FRAMES, (flow.window + 1) * flow.len);
+    let mut stations = Vec::new();
+    for cable in cables {
+        let Reply::Made { address: peer } = lab.ask(Request::MakeAt { cable: *cable, frames, len }).await?
+        else {
+            return Err(CalibrateError::NotCalibrate);
+        };
+        let opened = lab.calls.during("alloc_pd", || lab.machine.open_cable(*cable)).map_err(fail)?;
+        let station = Station::new(&lab.calls, &Arc::new(opened), frames, len).map_err(fail)?;
+        lab.ask(Request::Connect { address: station.address() }).await?;
+        station.connect(&peer).map_err(fail)?;
+        lab.ask(Request::Keep).await?;
+        stations.push(station);
+    }
+    if flow.is_both_ways {
+        stations.iter_mut().try_for_each(|station| flow.prepare(station)).map_err(fail)?;
+    }
+    lab.ask(Request::Flows(*flow)).await?;
+    let here = try_join_all(stations.iter_mut().map(|station| flow.run(station, STAGE, true)));
+    let there = async { lab.reply().await };
+    let (here, there) = try_join(here, there).await?;
+    let Reply::Took { nanoseconds } = there else { return Err(CalibrateError::NotCalibrate) };
+    lab.ask(Request::Drop).await?;
+    // Without the first message: the time begins when it has arrived.
+    let bytes = ((flow.count - 1) * flow.len) as f64;
+    let there = nanoseconds.into_iter().map(|ns| bytes / (ns as f64).max(1.0)).sum::<f64>();
+    let here = here.into_iter().map(|took| bytes / (took.as_nanos() as f64).max(1.0)).sum::<f64>();
+    Ok(if flow.is_both_ways { there.min(here) } else { there })
+}
