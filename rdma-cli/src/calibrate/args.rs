@@ -28,9 +28,13 @@ pub(crate) struct Arguments {
     /// The TCP port on which both machines meet [default: 7466]
     #[arg(long, value_parser = crate::args::number::within(0..=u16::MAX), allow_negative_numbers = true)]
     pub(super) port: Option<u16>,
-    /// The device with the cable; by default the only one whose port is active
+    /// The device with the cable; by default the only one whose port is active. Where several cables lead to the other machine, write it
+    /// once for each, in the same order on both machines: rules are found at the first, and what all carry at once
     #[arg(long, value_name = "DEVICE", conflicts_with_all = ["profile", "seed"])]
-    pub(super) device: Option<String>,
+    pub(super) device: Vec<String>,
+    /// Cables between the two simulated Macs: 1 to 3 [default: 1]
+    #[arg(long, value_name = "N", value_parser = crate::args::number::within(1..=crate::mac::PORTS), allow_negative_numbers = true, conflicts_with_all = ["host", "listen"])]
+    pub(super) cables: Option<u8>,
     /// The profile file to write; the page for people goes beside it, with the extension .md; existing files are replaced; `-` is standard output, without a page
     #[arg(long, value_name = "FILE", default_value = "calibration.toml")]
     pub(super) out: PathBuf,

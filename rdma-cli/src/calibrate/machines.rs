@@ -30,23 +30,23 @@ const STREAM_TIME: Duration = Duration::from_millis(200);
 /// A device of this machine
 struct RealDevice {
     provider: Arc<Provider>,
-    name: String,
+    /// The first is calibrated.
+    names: Vec<String>,
     runtime: Arc<TokioRuntime>,
     progress: ProgressBar,
 }
 
 impl Machine for RealDevice {
     fn open(&self, path: Path) -> Result<AnyDevice, Error> {
-        let options = OpenOptions::new().path_mtu(path.mtu).poll(PollPolicy::SPIN).unguarded();
-        let options =
-            path.source_index.map_or_else(|| options.clone(), |index| options.clone().source_index(index));
-        VerbsDevice::open(&self.provider, &self.name, options).map(AnyDevice::new).map_err(
-            |error| match error {
-                OpenError::Verbs(error) => error,
-                // The device was listed a moment ago.
-                _ => Error::new(Verb::OpenDevice, Cause::DeviceGone),
-            },
-        )
+        self.open_at(0, path)
+    }
+
+    fn cables(&self) -> usize {
+        self.names.len()
+    }
+
+    fn open_cable(&self, cable: usize) -> Result<AnyDevice, Error> {
+        self.open_at(cable, Path::default())
     }
 
     fn runtime(&self) -> Arc<dyn Runtime> {
@@ -70,6 +70,21 @@ impl Machine for RealDevice {
     }
 }
 
+impl RealDevice {
+    fn open_at(&self, cable: usize, path: Path) -> Result<AnyDevice, Error> {
+        let options = OpenOptions::new().path_mtu(path.mtu).poll(PollPolicy::SPIN).unguarded();
+        let options =
+            path.source_index.map_or_else(|| options.clone(), |index| options.clone().source_index(index));
+        VerbsDevice::open(&self.provider, &self.names[cable], options).map(AnyDevice::new).map_err(|error| {
+            match error {
+                OpenError::Verbs(error) => error,
+                // The device was listed a moment ago.
+                _ => Error::new(Verb::OpenDevice, Cause::DeviceGone),
+            }
+        })
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct Served {
     backend: &'static str,
@@ -82,7 +97,7 @@ struct Served {
 pub(super) fn ask(args: &Arguments, host: &Host, output: Output) -> Result<()> {
     require_port(args.port(), Arguments::PORT)?;
     let files = Files::require_writable(&args.out, None)?;
-    let (provider, name) = device(args.device.as_deref())?;
+    let (provider, names) = devices(&args.device)?;
     let interrupt = Interrupt::listen()?;
     let options = Options::default().with(args.idle_death, args.error_state).with_stream_time(STREAM_TIME);
     let simulated = provider.simulated_profile();
@@ -90,10 +105,10 @@ pub(super) fn ask(args: &Arguments, host: &Host, output: Output) -> Result<()> {
         let connecting = connect(host, args.port(), "tb5 calibrate --listen");
         let stream = unless_interrupted(&interrupt, connecting).await?;
         stream.set_nodelay(true)?;
-        output.announce(&format!("backend: {name}; {} answers", stream.peer_addr()?))?;
+        output.announce(&format!("backend: {}; {} answers", names.join(", "), stream.peer_addr()?))?;
         let progress = progress::steps(1);
         let runtime = Arc::new(TokioRuntime::current());
-        let machine = RealDevice { provider, name, runtime, progress: progress.clone() };
+        let machine = RealDevice { provider, names, runtime, progress: progress.clone() };
         let calls = Arc::new(Calls::new(machine.runtime()));
         let findings =
             watched(&interrupt, &calls, calibrate_watched(&machine, stream, &options, &calls)).await;
@@ -106,14 +121,14 @@ pub(super) fn ask(args: &Arguments, host: &Host, output: Output) -> Result<()> {
 
 /// Answers one machine
 pub(super) fn listen(args: &Arguments, output: Output) -> Result<()> {
-    let (provider, name) = device(args.device.as_deref())?;
+    let (provider, names) = devices(&args.device)?;
     let interrupt = Interrupt::listen()?;
     let peer = runtime()?.block_on(async {
-        output.announce(&format!("backend: {name}"))?;
+        output.announce(&format!("backend: {}", names.join(", ")))?;
         let listener = machines::listen(args.bind, args.port(), output).await?;
         let runtime = Arc::new(TokioRuntime::current());
         // The side that asks knows how far it is.
-        let machine = RealDevice { provider, name: name.clone(), runtime, progress: ProgressBar::hidden() };
+        let machine = RealDevice { provider, names: names.clone(), runtime, progress: ProgressBar::hidden() };
         let calls = Arc::new(Calls::new(machine.runtime()));
         loop {
             let accepted = async {
@@ -140,6 +155,7 @@ pub(super) fn listen(args: &Arguments, output: Output) -> Result<()> {
             }
         }
     })?;
+    let name = names.join(", ");
     let served = Served { backend: "rdma", role: "server", device: name.clone(), peer: peer.to_string() };
     output.outcome(&served, [("device", name), ("answered", peer.to_string())])
 }
@@ -172,6 +188,19 @@ fn in_order(error: anyhow::Error) -> anyhow::Error {
         note("all objects of the device are destroyed");
     }
     error
+}
+
+/// The devices called `names`, or the only one whose port is active
+fn devices(names: &[String]) -> Result<(Arc<Provider>, Vec<String>)> {
+    let (provider, first) = device(names.first().map(String::as_str))?;
+    let mut found = vec![first];
+    for name in names.iter().skip(1) {
+        if found.contains(name) {
+            bail!(Failure::Usage(format!("--device {name} is written twice: write each device once")));
+        }
+        found.push(device(Some(name))?.1);
+    }
+    Ok((provider, found))
 }
 
 /// The device called `name`, or the only one whose port is active

@@ -20,10 +20,21 @@ use crate::{mac, progress};
 struct SimulatedMac {
     net: Net,
     host: &'static str,
+    cables: u8,
     progress: ProgressBar,
 }
 
 impl Machine for SimulatedMac {
+    fn cables(&self) -> usize {
+        self.cables.into()
+    }
+
+    fn open_cable(&self, cable: usize) -> Result<AnyDevice, Error> {
+        // The calibration numbers the cables below their count.
+        let device = self.net.open(self.host, &mac::device(cable as u8)).map_err(Error::from)?;
+        Ok(AnyDevice::new(device))
+    }
+
     fn open(&self, path: Path) -> Result<AnyDevice, Error> {
         let device = self.net.open(self.host, &mac::device(0)).map_err(Error::from)?;
         Ok(AnyDevice::new(device.with_path(path.source_index, path.mtu)))
@@ -39,7 +50,7 @@ impl Machine for SimulatedMac {
 }
 
 pub(super) fn run(args: &Arguments, output: Output) -> Result<()> {
-    for (option, is_given) in [("--device", args.device.is_some()), ("--port", args.port.is_some())] {
+    for (option, is_given) in [("--device", !args.device.is_empty()), ("--port", args.port.is_some())] {
         if is_given {
             bail!(Failure::usage(format!("{option} is for two machines: write HOST:, or leave it out")));
         }
@@ -47,14 +58,16 @@ pub(super) fn run(args: &Arguments, output: Output) -> Result<()> {
     let files = Files::require_writable(&args.out, args.profile.as_deref())?;
     let profile = args.profile.as_deref().unwrap_or("tb5");
     let model = mac::model(profile)?;
-    output.announce(&simulated(1))?;
+    let cables = args.cables.unwrap_or(1);
+    output.announce(&simulated(cables))?;
     let options = Options::default().with(args.idle_death, args.error_state);
     // Each probe of a queue has 16 MB, which the sanitizer would poison.
-    let sim = Sim::new().model(model).seed(args.seed.unwrap_or(0)).topology(mac::topology(1)).sanitize(false);
+    let sim =
+        Sim::new().model(model).seed(args.seed.unwrap_or(0)).topology(mac::topology(cables)).sanitize(false);
     let progress = progress::steps(1);
     let run = sim.try_run(async |net| {
         let (asks, answers) = net.tcp();
-        let mac = |host| SimulatedMac { net: net.clone(), host, progress: progress.clone() };
+        let mac = |host| SimulatedMac { net: net.clone(), host, cables, progress: progress.clone() };
         let [a, b] = ["a", "b"].map(mac);
         // Each side is a task of its host: in one task, both would share a processor.
         let (asked, asking_ends) = oneshot::channel();

@@ -151,6 +151,24 @@ fn the_file_of_a_device_with_a_slow_processor_predicts_other_programs_within_5_p
     assert!((other / truth - 1.0).abs() > 0.05, "the secret differs from the default: {truth}, {other}");
 }
 
+/// Catches cables that are not used at once, and a bound of the Mac that one cable seems to show.
+#[test]
+fn several_cables_show_the_bound_of_a_mac() {
+    let folder = Folder::new();
+    let profile = "format = 1\nbase = \"tb5\"\n\n[timing]\nmac_bytes_per_us = 12000\n";
+    let (secret, found) = (folder.write("secret.toml", profile), folder.path("found.toml"));
+    let words =
+        ["calibrate", "--json", "--profile", secret.to_str().unwrap(), "--out", found.to_str().unwrap()];
+    let one = run(&words);
+    let field = |report: &Value| report["fields"]["timing.mac_bytes_per_us"].clone();
+    assert!(field(&one)["why"].as_str().unwrap().starts_with("one cable"), "{one}");
+    let two = run(&[&words[..], &["--cables", "2"]].concat());
+    let bound = field(&two)["value"].as_str().unwrap().parse::<f64>().unwrap();
+    assert!((bound / 12_000.0 - 1.0).abs() < 0.05, "{two}");
+    let page = fs::read_to_string(folder.path("found.md")).unwrap();
+    assert!(page.contains("\n| 1, 2 | 1"), "{page}");
+}
+
 /// Regression: a bound of the payload was measured and did not reach the profile, and neither did a limit of messages or queues.
 ///
 /// Catches a bound that the file does not have, of whatever cause, and one that the report does not name as a contradiction.
