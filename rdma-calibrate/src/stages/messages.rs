@@ -234,7 +234,7 @@ mod tests {
     /// Catches queue pairs of two experiments that deviating devices cannot tell apart.
     #[test]
     fn each_experiment_has_queue_pairs_of_its_own_size() {
-        let mut frames = vec![LOSS, READINESS, PAIRING, PACE, ACCESS, SHARED, DEPTH, 16];
+        let mut frames = [LOSS, READINESS, PAIRING, PACE, ACCESS, SHARED, DEPTH, 16];
         frames.sort_unstable();
         assert!(frames.windows(2).all(|pair| pair[0] < pair[1]));
     }
