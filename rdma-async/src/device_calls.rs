@@ -2,6 +2,8 @@
 //!
 //! Verbs of connecting and of teardown may take seconds, or never return (field reports). They run where the runtime lets calls block, and a
 //! bound is kept on each. After it, the call is reported, its objects are abandoned, and the device is left alone until the call returns.
+//!
+//! Posts and polls stay on the executor, without a bound: they touch rings in the memory of the process, and no report has one that blocks.
 
 use std::future::poll_fn;
 use std::mem::ManuallyDrop;

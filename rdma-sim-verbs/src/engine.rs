@@ -213,7 +213,7 @@ impl Engine {
             let now = session.now();
             session.advance_to(now);
         }
-        self.leave(session);
+        self.leave_verb(session);
         result
     }
 
@@ -228,8 +228,17 @@ impl Engine {
         }
         let mut session = self.advanced(false);
         let result = f(&mut session);
-        self.leave(session);
+        self.leave_verb(session);
         result
+    }
+
+    /// Unlocks the simulation after a post or poll, and keeps the thread for as long as a fault lets it take
+    fn leave_verb(&self, session: Session<'_>) {
+        let takes_time = session.takes_time();
+        self.leave(session);
+        if takes_time {
+            self.spend_blocked();
+        }
     }
 
     /// Runs what is due before a verb that neither posts nor polls
@@ -324,8 +333,10 @@ impl Engine {
     }
 
     /// On a virtual clock that jumps, advances `session` to the next event; returns whether there is one
+    ///
+    /// A call that a fault makes slow waits for none: time passes when it ends.
     pub(crate) fn jump(&self, session: &mut Session<'_>) -> bool {
-        let jumps = matches!(self.clock, Clock::Virtual { jumps: true });
+        let jumps = matches!(self.clock, Clock::Virtual { jumps: true }) && !session.takes_time();
         let next = if jumps { session.next_event() } else { None };
         next.inspect(|next| session.advance_to(*next)).is_some()
     }

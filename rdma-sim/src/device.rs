@@ -258,6 +258,10 @@ impl SimCompletionQueue {
         drop(replaced);
     }
 
+    pub(crate) fn device(&self) -> DeviceRef {
+        self.context.device
+    }
+
     /// The key of the queue in the simulation `shared`, which has to be its own
     pub(crate) fn key_in(&self, shared: &Shared) -> CqKey {
         assert!(
@@ -279,13 +283,13 @@ impl CompletionQueue for SimCompletionQueue {
     }
 
     fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
-        let (result, mut state) = self.context.net.poll(self.key, out);
+        let (result, mut state) = self.context.net.poll(self.context.device, self.key, out);
         let Fabric { coverage, world, model, .. } = &mut state.fabric;
         result.inspect_err(|error| coverage.refused(error, self.context.device, world, model))
     }
 
     fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
-        let (result, mut state) = self.context.net.poll(self.key, out);
+        let (result, mut state) = self.context.net.poll(self.context.device, self.key, out);
         let n = result?;
         if n < out.len() {
             state.fabric.cqs.request_notification(self.key);
@@ -348,6 +352,10 @@ impl SimQueuePair {
         self.context.verb(Verb::ModifyQp, |fabric| fabric.modify_qp(self.key, change))
     }
 
+    pub(crate) fn device(&self) -> DeviceRef {
+        self.context.device
+    }
+
     /// The key of the queue pair in the simulation `shared`, which has to be its own
     pub(crate) fn key_in(&self, shared: &Shared, verb: Verb) -> Result<QpKey, Error> {
         assert!(
@@ -396,14 +404,16 @@ impl QueuePair for SimQueuePair {
     unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
         self.require_alive(Verb::PostSend)?;
         let site = Location::caller();
-        self.context.net.post(self.context.device, |fabric| fabric.post_send(self.key, request, site))
+        let post = |fabric: &mut Fabric| fabric.post_send(self.key, request, site);
+        self.context.net.post(self.context.device, Verb::PostSend, post)
     }
 
     #[track_caller]
     unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
         self.require_alive(Verb::PostRecv)?;
         let site = Location::caller();
-        self.context.net.post(self.context.device, |fabric| fabric.post_recv(self.key, request, site))
+        let post = |fabric: &mut Fabric| fabric.post_recv(self.key, request, site);
+        self.context.net.post(self.context.device, Verb::PostRecv, post)
     }
 
     fn destroy(&mut self) -> Teardown {

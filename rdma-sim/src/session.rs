@@ -8,16 +8,17 @@ use rdma_core::{Completion, Error, RecvRequest, SendRequest, Time, Verb};
 
 use crate::device::{SimCompletionQueue, SimQueuePair};
 use crate::executor::SimRuntime;
-use crate::fabric::{CableStats, Process};
+use crate::fabric::{CableStats, DeviceRef, Process};
 use crate::fault::{Fault, FaultError, FaultPlan};
 use crate::remote::{LinkMessage, ProcessName};
 use crate::shared::{Locked, Shared, State};
 use crate::topology::Topology;
+use crate::verb_time;
 
 /// Exclusive access to a simulation for one verb of a foreign program: look what has come, post, let time pass
 ///
 /// The verbs of [`SimQueuePair`] and [`SimCompletionQueue`] lock the simulation once per step; a session locks it once for
-/// all. Wakers are called when the session [ends](Self::end): they may use the simulation.
+/// all. A post or poll that a fault makes [slow](Self::takes_time) counts once for the session. Wakers are called when the session [ends](Self::end): they may use the simulation.
 #[derive(Debug)]
 pub struct Session<'a> {
     shared: &'a Shared,
@@ -26,12 +27,14 @@ pub struct Session<'a> {
     input: Option<RemoteInput<'a>>,
     woken: Vec<Waker>,
     has_host_news: bool,
+    /// A fault makes the verb of this session slow.
+    takes_time: bool,
 }
 
 impl<'a> Session<'a> {
     pub(crate) fn new(shared: &'a Shared, runtime: &'a SimRuntime) -> Self {
         let input = Some(RemoteInput(shared.lock()));
-        Self { shared, runtime, input, woken: Vec::new(), has_host_news: false }
+        Self { shared, runtime, input, woken: Vec::new(), has_host_news: false, takes_time: false }
     }
 
     /// The side of the simulation that takes what other hosts have sent
@@ -70,6 +73,27 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Begins `verb` of `device`; false if it never returns, and so has no effect
+    #[inline]
+    fn begin(&mut self, device: DeviceRef, verb: Verb) -> bool {
+        !self.state().fabric.world.has_slow_verbs() || self.begin_slow(device, verb)
+    }
+
+    #[cold]
+    fn begin_slow(&mut self, device: DeviceRef, verb: Verb) -> bool {
+        let ns = self.state().fabric.world.slow_verb_ns(device.index, verb);
+        if ns > 0 && !std::mem::replace(&mut self.takes_time, true) {
+            verb_time::add(ns);
+        }
+        !verb_time::is_stuck()
+    }
+
+    /// Whether a fault makes the post or poll of this session slow, or keeps it for ever: the thread that has called it
+    /// [waits](crate::Driver::take_blocked) when the session has ended
+    pub fn takes_time(&self) -> bool {
+        self.takes_time
+    }
+
     /// Posts a send, as [`QueuePair::post_send`](rdma_core::QueuePair::post_send) does
     ///
     /// # Errors
@@ -86,6 +110,9 @@ impl<'a> Session<'a> {
     #[track_caller]
     pub unsafe fn post_send(&mut self, pair: &SimQueuePair, request: &SendRequest<'_>) -> Result<(), Error> {
         let key = pair.key_in(self.shared, Verb::PostSend)?;
+        if !self.begin(pair.device(), Verb::PostSend) {
+            return Ok(());
+        }
         self.state().fabric.post_send(key, request, Location::caller())
     }
 
@@ -105,10 +132,13 @@ impl<'a> Session<'a> {
     #[track_caller]
     pub unsafe fn post_recv(&mut self, pair: &SimQueuePair, request: &RecvRequest<'_>) -> Result<(), Error> {
         let key = pair.key_in(self.shared, Verb::PostRecv)?;
+        if !self.begin(pair.device(), Verb::PostRecv) {
+            return Ok(());
+        }
         self.state().fabric.post_recv(key, request, Location::caller())
     }
 
-    /// Takes completions, as [`CompletionQueue::poll`](rdma_core::CompletionQueue::poll) does
+    /// Takes completions, as [`CompletionQueue::poll`](rdma_core::CompletionQueue::poll) does; none if a fault lets the poll hang
     ///
     /// # Errors
     ///
@@ -119,6 +149,9 @@ impl<'a> Session<'a> {
     /// If the completion queue is of another simulation.
     pub fn poll(&mut self, queue: &SimCompletionQueue, out: &mut [Completion]) -> Result<usize, Error> {
         let key = queue.key_in(self.shared);
+        if !self.begin(queue.device(), Verb::PollCq) {
+            return Ok(0);
+        }
         self.state().fabric.cqs.poll(key, out)
     }
 

@@ -122,26 +122,59 @@ impl Shared {
     }
 
     /// Takes completions of a queue; in real time, fires what is due before
+    ///
+    /// Finds nothing if the poll never returns.
     #[inline]
-    pub(crate) fn poll(&self, cq: CqKey, out: &mut [Completion]) -> (Result<usize, Error>, Locked<'_>) {
+    pub(crate) fn poll(
+        &self,
+        device: DeviceRef,
+        cq: CqKey,
+        out: &mut [Completion],
+    ) -> (Result<usize, Error>, Locked<'_>) {
         if let Some(clock) = &self.clock {
             self.advance_to(clock.now());
         }
         let mut state = self.lock();
+        if state.fabric.world.has_slow_verbs() {
+            drop(state);
+            if !self.begin_slow(device, Verb::PollCq) {
+                return (Ok(0), self.lock());
+            }
+            state = self.lock();
+        }
         let Fabric { cpu, cqs, model, .. } = &mut state.fabric;
         cpu.spend(model.timing.poll_ns);
         (cqs.poll(cq, out), state)
     }
 
     /// Posts on a queue pair of `device`, and counts that it was refused
+    ///
+    /// Succeeds without an effect if the post never returns: the task goes no further than its next wait.
     #[inline]
-    pub(crate) fn post<T>(
+    pub(crate) fn post(
         &self,
         device: DeviceRef,
-        verb: impl FnOnce(&mut Fabric) -> Result<T, Error>,
+        verb: Verb,
+        call: impl FnOnce(&mut Fabric) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut state = self.lock_now();
+        if state.fabric.world.has_slow_verbs() {
+            drop(state);
+            if !self.begin_slow(device, verb) {
+                return Ok(());
+            }
+            state = self.lock_now();
+        }
+        Self::call(&mut state.fabric, device, call)
+    }
+
+    #[inline]
+    fn call<T>(
+        fabric: &mut Fabric,
+        device: DeviceRef,
+        call: impl FnOnce(&mut Fabric) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let fabric = &mut self.lock_now().fabric;
-        match verb(fabric) {
+        match call(fabric) {
             Ok(value) => Ok(value),
             Err(error) => {
                 fabric.coverage.refused(&error, device, &fabric.world, &fabric.model);
@@ -164,7 +197,7 @@ impl Shared {
         if !self.begin(device, verb) {
             return Err(Error::new(verb, Cause::Busy));
         }
-        let result = self.post(device, |fabric| {
+        let result = Self::call(&mut self.lock_now().fabric, device, |fabric| {
             let result = call(fabric);
             let blocked_ns = std::mem::take(&mut fabric.blocked_ns);
             if self.clock.is_some() || fabric.model.timing.verbs_block_tasks {
@@ -179,9 +212,18 @@ impl Shared {
     /// Begins a verb of `device` that may take time; false if it never returns, and so has no effect
     pub(crate) fn begin(&self, device: DeviceRef, verb: Verb) -> bool {
         if !verb_time::is_stuck() {
-            let Fabric { cpu, model, world, .. } = &self.lock_now().fabric;
+            let Fabric { cpu, model, .. } = &self.lock_now().fabric;
             cpu.spend_in_verb(model.timing.verb_ns(verb));
-            verb_time::add(world.slow_verb_ns(device.index, verb));
+        }
+        self.begin_slow(device, verb)
+    }
+
+    /// Begins a verb of `device` that takes time because of faults alone; false if it never returns, and so has no effect
+    #[cold]
+    fn begin_slow(&self, device: DeviceRef, verb: Verb) -> bool {
+        if !verb_time::is_stuck() {
+            let ns = self.lock().fabric.world.slow_verb_ns(device.index, verb);
+            verb_time::add(ns);
             self.pass();
         }
         !verb_time::is_stuck()

@@ -4,9 +4,10 @@
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "calls the verbs as a program in C does")]
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::process::{Command, Output};
 use std::ptr::null_mut;
+use std::time::Duration;
 
 use rdma_bare::BareQp;
 use rdma_core::{Device as _, FRAME, QpInit};
@@ -30,10 +31,18 @@ macro_rules! call {
     }};
 }
 
+/// An empty variable is left out
 fn run(case: &str, variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "a_case_in_a_process_of_its_own", "--ignored", "--nocapture"]);
-    command.env(CASE, case).env("RDMA_SIM_CLOCK", "virtual").envs(variables.iter().copied());
+    command.env(CASE, case).env("RDMA_SIM_CLOCK", "virtual");
+    for (name, value) in variables {
+        if value.is_empty() {
+            command.env_remove(name)
+        } else {
+            command.env(name, value)
+        };
+    }
     command.output().unwrap()
 }
 
@@ -93,6 +102,26 @@ fn a_queue_pair_connects_after_the_entries_of_the_gid_table_have_moved() {
     assert_passes("moved-gid", &[]);
 }
 
+/// Catches a post or poll that returns although it hangs, one that keeps the lock of the simulation, and a process that does not exit
+/// beside a thread in a verb.
+#[test]
+fn a_post_or_poll_that_hangs_keeps_its_thread_alone() {
+    for case in ["hang post_send", "hang post_recv", "hang poll_cq"] {
+        // The last one is that of the wall.
+        for clock in ["virtual", "stepped", ""] {
+            assert_passes(case, &[("RDMA_SIM_CLOCK", clock)]);
+        }
+    }
+}
+
+/// Catches a time that passes for none of the calls of traffic, or for each request of a list.
+#[test]
+fn a_slow_post_or_poll_takes_its_virtual_time_once_for_each_call() {
+    for case in ["slow post_send", "slow post_recv", "slow poll_cq"] {
+        assert_passes(case, &[("RDMA_SIM_CLOCK", "stepped")]);
+    }
+}
+
 #[test]
 #[ignore = "run by the other tests, in a process of its own"]
 fn a_case_in_a_process_of_its_own() {
@@ -106,7 +135,11 @@ fn a_case_in_a_process_of_its_own() {
         "long-message" => send_a_message_that_is_too_long(),
         "moved-gid" => connect_after_the_gid_has_moved(),
         "exports" => call_exports(),
-        other => panic!("there is no case {other:?}"),
+        other => match other.split_once(' ') {
+            Some(("hang", verb)) => hang_in_a_post_or_poll(verb.to_owned().leak()),
+            Some(("slow", verb)) => call_slow_posts_or_polls(verb),
+            _ => panic!("there is no case {other:?}"),
+        },
     }
 }
 
@@ -193,20 +226,58 @@ impl End {
     }
 
     fn post_recv(&self) -> c_int {
+        self.post_recvs(1)
+    }
+
+    /// Posts a list of so many receives
+    fn post_recvs(&self, count: usize) -> c_int {
         let mut sge = self.sge();
-        let mut request = RecvWr { wr_id: 1, next: null_mut(), sg_list: &raw mut sge, num_sge: 1 };
-        call!((*self.context).ops.post_recv.unwrap()(self.qp, &raw mut request, null_mut()))
+        let request = || RecvWr { wr_id: 1, next: null_mut(), sg_list: &raw mut sge, num_sge: 1 };
+        let mut list: Vec<_> = std::iter::repeat_with(request).take(count).collect();
+        for at in 1..count {
+            list[at - 1].next = &raw mut list[at];
+        }
+        call!((*self.context).ops.post_recv.unwrap()(self.qp, list.as_mut_ptr(), null_mut()))
     }
 
     fn post_send(&self) -> c_int {
+        self.post_sends(1)
+    }
+
+    /// Posts a list of so many sends
+    fn post_sends(&self, count: usize) -> c_int {
         let mut sge = self.sge();
-        // SAFETY: zeros are what the structure may hold.
-        let mut request: SendWr = unsafe { std::mem::zeroed() };
-        (request.sg_list, request.num_sge, request.opcode) = (&raw mut sge, 1, constants::WR_SEND);
-        request.send_flags = constants::SEND_SIGNALED;
-        call!((*self.context).ops.post_send.unwrap()(self.qp, &raw mut request, null_mut()))
+        let request = || {
+            // SAFETY: zeros are what the structure may hold.
+            let mut request: SendWr = unsafe { std::mem::zeroed() };
+            (request.sg_list, request.num_sge, request.opcode) = (&raw mut sge, 1, constants::WR_SEND);
+            request.send_flags = constants::SEND_SIGNALED;
+            request
+        };
+        let mut list: Vec<_> = std::iter::repeat_with(request).take(count).collect();
+        for at in 1..count {
+            list[at - 1].next = &raw mut list[at];
+        }
+        call!((*self.context).ops.post_send.unwrap()(self.qp, list.as_mut_ptr(), null_mut()))
+    }
+
+    fn poll(&self) -> c_int {
+        let mut wc = Wc::default();
+        call!((*self.context).ops.poll_cq.unwrap()(self.cq, 1, &raw mut wc))
+    }
+
+    /// Calls a verb of traffic, for two requests where it takes a list
+    fn post_or_poll(&self, verb: &str) -> c_int {
+        match verb {
+            "post_send" => self.post_sends(2),
+            "post_recv" => self.post_recvs(2),
+            _ => self.poll(),
+        }
     }
 }
+
+// SAFETY: verbs may be called on any thread.
+unsafe impl Send for End {}
 
 fn ends() -> [End; 2] {
     devices().map(End::new)
@@ -245,6 +316,53 @@ fn wait_for_an_event(fires: bool) {
         "polling finds it either way"
     );
     assert_eq!((wc.status, wc.byte_len), (0, 8));
+}
+
+fn inject(fault: &str) {
+    let fault = CString::new(fault).unwrap();
+    assert_eq!(call!(rdma_sim_verbs::rdma_sim_inject(fault.as_ptr())), 0);
+}
+
+/// Two ends that are connected, each with a receive
+fn connected() -> [End; 2] {
+    let [a, b] = ends();
+    a.connect(&b);
+    b.connect(&a);
+    assert_eq!((a.post_recv(), b.post_recv()), (0, 0));
+    [a, b]
+}
+
+fn hang_in_a_post_or_poll(verb: &'static str) {
+    let [a, b] = connected();
+    inject(&format!("at 0ns a:rdma_en2 hang {verb}"));
+    let (calls, called) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        calls.send("calls").unwrap();
+        a.post_or_poll(verb);
+        calls.send("has returned").unwrap();
+    });
+    assert_eq!(called.recv(), Ok("calls"));
+    assert!(called.recv_timeout(Duration::from_millis(100)).is_err(), "{verb} returns");
+    // The device of `a` is as ever: the message finds its receive.
+    assert_eq!(b.post_send(), 0);
+    let start = rdma_tests::now();
+    while b.poll() == 0 {
+        call!(rdma_sim_verbs::rdma_sim_rest(1_000));
+        assert!(start.elapsed() < Duration::from_secs(20), "{verb}: the other host stands still");
+    }
+    inject("at 0ns a:rdma_en2 unplug");
+    assert!(called.recv_timeout(Duration::from_millis(10)).is_err(), "{verb} returns later");
+}
+
+fn call_slow_posts_or_polls(verb: &str) {
+    let [a, b] = connected();
+    inject(&format!("at 0ns a:rdma_en2 slow-verb {verb}=1s"));
+    inject("at 1500ms a:rdma_en2 unplug");
+    assert_eq!((b.poll(), b.post_recv()), (0, 0), "{verb}: of another port");
+    assert_eq!(a.post_or_poll(verb), 0);
+    assert_eq!(b.post_recv(), 0, "{verb} takes less than 1.5 s");
+    assert_eq!(a.post_or_poll(verb), 0, "{verb} begins before the cable is pulled");
+    assert_eq!(b.post_recv(), 6, "{verb} takes more than 0.75 s");
 }
 
 fn connect_to_no_neighbour() {

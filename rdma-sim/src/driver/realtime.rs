@@ -75,6 +75,7 @@ impl Drop for Running {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::mem::ManuallyDrop;
     use std::pin::pin;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::{Context, Wake, Waker};
@@ -168,6 +169,41 @@ mod tests {
         let _device = driver.net().open("a", DEVICE).unwrap();
         assert!(driver.net().shared().lock().fabric.schedule.now() >= before);
         assert!(driver.net().now() >= before);
+    }
+
+    /// Catches a lock that a thread holds while a verb keeps it: the clock, and every other thread, waited for it.
+    #[test]
+    fn a_verb_that_hangs_keeps_its_thread_alone() {
+        for verb in ["create_cq", "poll_cq"] {
+            // If the test fails, the thread of the clock does not end.
+            let running = ManuallyDrop::new(start(Sim::new(), drop).unwrap());
+            let net = running.net().clone();
+            let of_thread = net.open("a", DEVICE).unwrap();
+            let queue = of_thread.create_cq(4).unwrap();
+            net.inject(format!("at 0s a:{DEVICE} hang {verb}").parse::<Fault>().unwrap());
+            std::thread::sleep(Duration::from_millis(5));
+            let [has_returned, is_done] = [(); 2].map(|()| Arc::<Flag>::default());
+            let of_hung = Arc::clone(&has_returned);
+            std::thread::spawn(move || {
+                match verb {
+                    "create_cq" => drop(of_thread.create_cq(4)),
+                    _ => drop(queue.poll(&mut [Completion::default()])),
+                }
+                of_hung.0.store(true, Ordering::SeqCst);
+            });
+            std::thread::sleep(Duration::from_millis(20));
+            let of_other = Arc::clone(&is_done);
+            std::thread::spawn(move || {
+                let other = net.open("b", DEVICE).unwrap();
+                assert!(other.create_cq(4).unwrap().poll(&mut [Completion::default()]).is_ok());
+                net.inject(unplug());
+                eventually(|| net.port("a", DEVICE).unwrap().state == PortState::Down);
+                of_other.0.store(true, Ordering::SeqCst);
+            });
+            eventually(|| is_done.0.load(Ordering::SeqCst));
+            assert!(!has_returned.0.load(Ordering::SeqCst), "{verb}");
+            drop(ManuallyDrop::into_inner(running));
+        }
     }
 
     /// Catches a program that spins on the core of the thread that it waits for, and a verb that fires events: its caller may hold

@@ -62,7 +62,7 @@ pub(crate) const TIME: Argument<Duration> = Argument {
     },
 };
 
-/// A verb of connecting or of teardown
+/// A verb of connecting or of teardown, a post or a poll
 pub(super) const VERB: Argument<SlowableVerb> = Argument {
     placeholder: "VERB",
     parse: |text| SlowableVerb::find(text).ok_or_else(|| FaultReason::Verb(text.to_owned())),

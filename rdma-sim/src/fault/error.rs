@@ -92,8 +92,8 @@ pub enum FaultReason {
         /// The names of all faults
         known: Vec<&'static str>,
     },
-    /// No verb that can be slow has this name
-    #[error("no verb of connecting or teardown is called {0:?}; there are: {names}", names = SlowableVerb::names())]
+    /// No verb has this name
+    #[error("no verb is called {0:?}; there are: {names}", names = SlowableVerb::names())]
     Verb(String),
     /// A verb without the time that it takes
     #[error("{0:?} is not a verb with a time: write VERB=TIME, such as create_qp=2s")]

@@ -164,6 +164,26 @@ fn a_verb_that_hangs_stops_its_program_and_a_slow_one_delays_it() {
     assert!(slow.iter().all(|(code, _)| *code == Some(0)), "{slow:?}");
 }
 
+/// Catches a post or poll that returns although it hangs, one that stops the clock of the fabric for the peer, which notices that nothing moves,
+/// or the end of its own process by a signal, and a slow one that fails.
+#[test]
+fn a_post_or_poll_that_hangs_stops_its_program_alone_and_a_slow_one_delays_it() {
+    let run = |fault: String| run("jaccl", "mesh", 1 << 20, &Topology::pair(), "tb5", Some(&fault));
+    let codes =
+        |outcomes: &[(Option<i32>, String)]| -> Vec<_> { outcomes.iter().map(|(code, _)| *code).collect() };
+    std::thread::scope(|scope| {
+        // The peer gets everything before `a` polls, and neither gets to the traffic if `a` posts no receive: it waits for the side channel.
+        for (verb, of_peer) in [("post_send", STALLED), ("post_recv", KILLED), ("poll_cq", FAILED)] {
+            scope.spawn(move || {
+                let hung = run(format!("at 0s a:rdma_en2 hang {verb}"));
+                assert_eq!(codes(&hung), [Some(KILLED), Some(of_peer)], "{verb}: {hung:?}");
+                let slow = run(format!("at 0s a:rdma_en2 slow-verb {verb}=20ms"));
+                assert_eq!(codes(&slow), [Some(0); 2], "{verb}: {slow:?}");
+            });
+        }
+    });
+}
+
 /// The strict side of each disputed rule refuses four of the five, each at the verb that somebody reported to refuse it.
 #[test]
 fn shapes_that_rely_on_disputed_rules_fail_on_the_strict_profile() {

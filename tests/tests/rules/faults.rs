@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rdma_core::{Device as _, FRAME, Opcode, Status};
 use rdma_sim::fault::FaultReason;
-use rdma_sim::{FaultPlan, LineRate, Net, Sim, Topology};
+use rdma_sim::{Fault, FaultPlan, LineRate, Net, Sim, Topology};
 use rdma_tests::DEVICE;
 
 use super::{Bare, errno, happen, on_pair, pair, pair_of, passes, rest, shallow, within_a_second};
@@ -103,6 +103,109 @@ fn a_slow_verb_takes_its_time() {
     drop(cq);
     assert_eq!(driver.take_blocked(), None, "it never returns");
     assert_eq!(driver.net().objects().completion_queues, 1);
+}
+
+/// What `verb` of posting and polling does at `bare`; whether it is refused is of no interest
+fn post_or_poll(verb: &str, bare: &mut Bare) {
+    match verb {
+        "post_send" => bare.send(5, 0..8).unwrap(),
+        "post_recv" => bare.recv(5, 0..8).unwrap(),
+        _ => assert_eq!(bare.poll().unwrap().map(|completion| completion.id.0), None),
+    }
+}
+
+/// Catches a post or poll that hangs and has an effect all the same, one that lets its task go on, and one that stops other tasks, other
+/// ports or the clock.
+#[test]
+fn a_post_or_poll_that_hangs_stops_its_task_alone() {
+    let macs = Topology::new().host("a", 2).host("b", 2);
+    let two = macs.cable(("a", 0), ("b", 0), LineRate::TB5).cable(("a", 1), ("b", 1), LineRate::TB5);
+    for verb in ["post_send", "post_recv", "poll_cq"] {
+        Sim::new().topology(two.clone()).run(async |net| {
+            let pair_over = |device: &str| {
+                let [a, b] = ["a", "b"].map(|host| net.open(host, device).unwrap());
+                Bare::pair(a, b, 1 << 16).unwrap()
+            };
+            let ([mut a, mut b], mut other) = (pair_over(DEVICE), pair_over("rdma_en3"));
+            // The receive that the send finds, and the message that the receive finds: either would complete.
+            b.recv(1, 0..8).unwrap();
+            if verb == "poll_cq" {
+                a.recv(1, 0..8).unwrap();
+                b.send(1, 8..16).unwrap();
+            }
+            rest(&net, Duration::from_millis(1)).await;
+            happen(&net, &format!("a:rdma_en2 hang {verb}")).await;
+            let of_task = net.clone();
+            let (sender, mut receiver) = futures::channel::oneshot::channel::<()>();
+            net.spawn(async move {
+                post_or_poll(verb, &mut a);
+                // A thread that stands still calls nothing more.
+                a.send(6, 64..72).unwrap();
+                rest(&of_task, Duration::from_nanos(1)).await;
+                drop((a, sender));
+            });
+            rest(&net, Duration::from_secs(1)).await;
+            assert_eq!(receiver.try_recv(), Ok(None), "{verb}: the task is in the verb");
+            let sent_back = u64::from(verb == "poll_cq");
+            let frames = [net.cable_stats("a", DEVICE), net.cable_stats("b", DEVICE)]
+                .map(|cable| cable.unwrap()[0].frames);
+            assert_eq!(frames, [0, sent_back], "{verb}");
+            let [from, to] = &mut other;
+            assert!(passes(&net, from, to).await && passes(&net, to, from).await, "{verb}");
+            drop((b, other));
+        });
+    }
+}
+
+/// The report of a run that is stuck in a post or poll names it, without polling the task again.
+#[test]
+fn a_program_that_hangs_in_a_post_or_poll_is_stalled() {
+    for verb in ["post_send", "post_recv", "poll_cq"] {
+        let error = Sim::new()
+            .try_run(async |net| {
+                let [mut a, _b] = pair(&net);
+                happen(&net, &format!("a:rdma_en2 hang {verb}")).await;
+                post_or_poll(verb, &mut a);
+                let _ = a.completion().await;
+            })
+            .unwrap_err();
+        assert!(error.to_string().contains("a verb that does not return"), "{verb}: {error}");
+    }
+}
+
+/// Catches a time that is charged for each request of a list in one session, one that other ports or verbs are charged with, and a
+/// `slow-verb …=0ns` that ends nothing.
+#[test]
+fn a_slow_post_or_poll_takes_its_time_once_for_each_call() {
+    for verb in ["post_send", "post_recv", "poll_cq"] {
+        let driver = rdma_sim::Driver::new(Sim::new(), drop).unwrap();
+        let inject = |fault: &str| {
+            driver.net().inject(format!("at 0s a:rdma_en2 {fault}").parse::<Fault>().unwrap());
+            driver.advance_to(driver.now() + Duration::from_nanos(1));
+        };
+        let [mut a, mut b] = pair(driver.net());
+        inject(&format!("slow-verb {verb}=3s"));
+        assert_eq!(driver.take_blocked(), Some(Duration::ZERO));
+        post_or_poll(verb, &mut b);
+        assert_eq!(driver.take_blocked(), Some(Duration::ZERO), "{verb}: of another port");
+        post_or_poll(verb, &mut a);
+        assert_eq!(driver.take_blocked(), Some(Duration::from_secs(3)), "{verb}");
+        let queue = a.device().create_cq(4).unwrap();
+        let mut session = driver.session();
+        for _ in 0..3 {
+            let polled = session.poll(&queue, &mut [rdma_core::Completion::default()]);
+            assert_eq!(polled, Ok(0));
+        }
+        assert_eq!(session.takes_time(), verb == "poll_cq");
+        session.end();
+        let expected = if verb == "poll_cq" { Duration::from_secs(3) } else { Duration::ZERO };
+        assert_eq!(driver.take_blocked(), Some(expected), "{verb}: a session is one call");
+        inject(&format!("slow-verb {verb}=0ns"));
+        a.recv(9, 64..72).unwrap();
+        a.send(9, 128..136).unwrap();
+        a.poll().unwrap();
+        assert_eq!(driver.take_blocked(), Some(Duration::ZERO), "{verb}: it is as fast as ever");
+    }
 }
 
 #[test]

@@ -29,6 +29,9 @@ enum Phase {
     Teardown,
 }
 
+/// Verbs without a bound: the task that drives a node calls them
+const TRAFFIC: [&str; 3] = ["poll_cq", "post_recv", "post_send"];
+
 /// The verbs that a node calls in a phase
 fn is_called(phase: Phase, verb: &str) -> bool {
     let makes = ["alloc_pd", "create_cq", "create_qp", "modify_qp", "open_device", "query_port", "reg_mr"];
@@ -126,7 +129,8 @@ async fn hang(net: &Net, phase: Phase, verb: &str) -> (Node<SimDevice>, bool) {
 #[test]
 fn a_verb_that_hangs_stops_no_other_session() {
     for phase in [Phase::Connecting, Phase::Reconnecting, Phase::Teardown] {
-        for verb in SlowableVerb::ALL.map(|verb| verb.to_string()) {
+        let names = SlowableVerb::ALL.map(|verb| verb.to_string());
+        for verb in names.into_iter().filter(|verb| !TRAFFIC.contains(&&**verb)) {
             let what = format!("{verb} hangs in {phase:?}");
             let faults = if phase == Phase::Connecting { "at 0s a:rdma_en2 unplug" } else { "" };
             let sim = Sim::new().topology(cables(&[LineRate::TB5; 2])).faults(faults.parse().unwrap());
@@ -142,6 +146,45 @@ fn a_verb_that_hangs_stops_no_other_session() {
             });
             assert_eq!(run.findings, [], "{what}");
         }
+    }
+}
+
+/// Posts and polls have no bound: they run on the task that drives the node, or that uses a session of it, and cost too little to be moved to
+/// another thread. Catches a fault that does not reach them, a node that claims to have noticed, and one that takes along its peer, or the
+/// sessions of other nodes.
+#[test]
+fn a_post_or_poll_that_hangs_stops_the_tasks_of_its_node_alone() {
+    for verb in TRAFFIC {
+        let run = Sim::new().topology(cables(&[LineRate::TB5; 2])).run(async |net| {
+            let other = connected_over(&net, &[OTHER], &limited()).await;
+            let [a, b] = ["a", "b"].map(|host| node_over(&net, host, &[DEVICE], &limited()));
+            let (ab, ba) = connect(&a, &b).await.unwrap();
+            inject(&net, &format!("hang {verb}")).await;
+            let (sender, mut outcome) = futures::channel::oneshot::channel();
+            let of_task = ab.clone();
+            net.spawn(async move {
+                let sent = of_task.send_bytes(&message(1, 1 << 20)).await;
+                let _ = sender.send(sent);
+            });
+            let beside = async {
+                let end = pin!(ba.recv());
+                let end = match select(end, pin!(net.sleep(REPORTED))).await {
+                    Either::Left((end, _)) => Some(end.map(|message| message.is_some())),
+                    Either::Right(_) => None,
+                };
+                let is_lost = matches!(end, Some(Err(RecvError::Lost(SessionError::PeerLost(_)))));
+                // A node that polls no more still makes paths, and what it posts on them reaches the peer.
+                assert_eq!((is_lost, end.is_none()), (verb != "poll_cq", verb == "poll_cq"), "{verb}");
+            };
+            let [usual, slowest] = slowest_beside(&net, &other, beside).await;
+            assert!(slowest <= usual + Duration::from_micros(10), "{verb}: {usual:?} {slowest:?}");
+            net.sleep(Duration::from_secs(60)).await;
+            assert!(outcome.try_recv().is_ok_and(|sent| sent.is_none()), "{verb}: the task stands still");
+            assert_eq!((a.device_stats().blocked_calls, a.device_stats().abandoned), (0, 0), "{verb}");
+            // Closing would call the verb on the task of the test.
+            std::mem::forget((a, ab));
+        });
+        assert_eq!(run.findings, [], "{verb}");
     }
 }
 

@@ -212,6 +212,7 @@ impl World {
             FaultKind::Resolvable => self.set_unresolvable(device, false),
             kind => {
                 self.has_device_faults = true;
+                self.has_slow_verbs |= matches!(kind, FaultKind::Hang { .. } | FaultKind::SlowVerb { .. });
                 self.device_mut(device).apply_fault(kind);
             }
         }

@@ -28,6 +28,8 @@ pub(crate) struct World {
     links: Vec<Option<LinkEnd>>,
     /// Whether a fault has concerned a device alone.
     has_device_faults: bool,
+    /// A fault has made a verb slow: posts and polls look whether it is theirs.
+    has_slow_verbs: bool,
     cables: Vec<Cable>,
     /// Processes have stopped or started since the last [`take_processes_changed`](Self::take_processes_changed).
     has_news: bool,
@@ -76,6 +78,7 @@ impl World {
             devices,
             links,
             has_device_faults: false,
+            has_slow_verbs: false,
             cables,
             has_news: false,
             ports_changed: false,
@@ -307,6 +310,12 @@ impl World {
 
     fn device_mut(&mut self, device: DeviceIndex) -> &mut Device {
         &mut self.devices[device.position()]
+    }
+
+    /// Whether a verb may be slow, of any device
+    #[inline]
+    pub(crate) fn has_slow_verbs(&self) -> bool {
+        self.has_slow_verbs
     }
 
     /// How many nanoseconds longer a verb takes at `device` because of faults; [`u64::MAX`] if it does not return
