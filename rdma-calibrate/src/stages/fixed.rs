@@ -4,16 +4,14 @@
 
 use std::sync::Arc;
 
-use rdma_core::{
-    Cause, CompletionQueue as _, Device, Error, QpInit, QpType, QueuePair as _, Status, Transition,
-};
+use rdma_core::{Cause, CompletionQueue as _, Device, Error, QpInit, QpType, QueuePair as _, Transition};
 
+use super::answers::{STAGE, fail, lost, unless_invalid};
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::message::{Reply, Request};
 use crate::station::{ALL_ACCESS, Memory, Station};
 
-pub(super) const STAGE: &str = "rules without a field";
 /// Longer than the 16 MB that Apple's device advertises.
 const LONG: usize = (16 << 20) + 1;
 /// The number of sends in the check of their order.
@@ -32,19 +30,6 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     super::messages::run(lab).await?;
     // The last: a device that does otherwise may be left with half a connection.
     reset(lab).await
-}
-
-pub(super) fn fail(error: Error) -> CalibrateError {
-    CalibrateError::Verb { stage: STAGE, error }
-}
-
-/// What happened instead of a refusal as invalid
-pub(super) fn unless_invalid<T>(answer: Result<T, Error>, what: &str) -> Option<String> {
-    match answer {
-        Err(Error { cause: Cause::Invalid(_), .. }) => None,
-        Ok(_) => Some(format!("{what} was accepted")),
-        Err(error) => Some(format!("{what} failed otherwise: {error}")),
-    }
 }
 
 /// The name of the device, and the addresses of its port
@@ -134,17 +119,6 @@ async fn unregistered(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         lab.findings.rule("post-failure", instead);
     }
     Ok(())
-}
-
-/// Why a message did not arrive for which the peer has posted a receive
-pub(super) async fn lost(lab: &mut Lab<'_>) -> Result<Option<String>, CalibrateError> {
-    match lab.ask(Request::Received { count: 1 }).await {
-        Ok(Reply::Received { statuses }) if statuses == [Status::Success] => Ok(None),
-        Ok(Reply::Received { statuses }) => Ok(Some(format!("the next message ended with {statuses:?}"))),
-        Ok(_) => Err(CalibrateError::NotCalibrate),
-        Err(CalibrateError::PeerFailed(why)) => Ok(Some(format!("the next message did not arrive: {why}"))),
-        Err(error) => Err(error),
-    }
 }
 
 /// A send that must not complete before one that must

@@ -7,7 +7,7 @@ use rdma_core::{Cause, Device, FRAME, Status};
 use rdma_sim::profile::Decided;
 use rdma_sim::rules::{QueueGrant, QueueUnit};
 
-use super::fixed::{STAGE, fail, lost, unless_invalid};
+use super::answers::{STAGE, fail, lost, unless_invalid};
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::message::{Reply, Request};
