@@ -384,8 +384,9 @@ impl LocalHost {
             return;
         }
         if let Some(claim) = self.claim.get() {
-            // A fault that waits for these frames fires in a later process.
             let _ = self.publish(&mut driver.session());
+            // Another thread may have published the frames that a fault waits for, and not come to fire it: no later process has to come.
+            self.fire_due_faults();
             self.fabric.segment.slot(claim.process).pid.store(NONE, Ordering::Release);
         }
         self.fabric.leave();

@@ -50,8 +50,8 @@ impl LocalHost {
 
     /// Fires a fault that waits for frames, for all processes of the fabric, if those of this host have sent so many together
     ///
-    /// Any of them may be the first to see that the frames were sent, and may end before it fires the fault: the log of faults says
-    /// whether one has fired it, and if not, the next one that looks does.
+    /// Any of them may be the first to see that the frames were sent, and may be killed before it fires the fault: the log of faults says
+    /// whether one has fired it, and if not, the next one that looks does. A process that ends looks, too.
     pub(crate) fn fire_due_faults(&self) {
         let is_due = |waiting: &mut FrameFault| {
             let Trigger::AfterFrames(frames) = waiting.fault.trigger else { return false };
@@ -226,14 +226,29 @@ mod tests {
         fabric.add_fault(WAITING).unwrap();
         let (first, driver) = process(&fabric, "a");
         publish_frames(&fabric, 0, 50);
-        first.leave(&driver);
-        drop(first);
+        // As if it was killed: it does not leave.
+        drop((first, driver));
         assert_eq!(log(&fabric), [WAITING]);
         let _second = process(&fabric, "a");
         assert_eq!(log(&fabric), [WAITING, FIRED]);
         fabric.add_fault(LATER).unwrap();
         let _third = process(&fabric, "a");
         assert_eq!(log(&fabric), [WAITING, FIRED, LATER]);
+    }
+
+    /// Regression: the fault never fired if no process of the host came later. Catches a process that leaves without a look.
+    #[test]
+    fn a_process_that_ends_fires_the_fault_that_waited_for_its_last_frames() {
+        let fabric = fabric("last");
+        fabric.add_fault(WAITING).unwrap();
+        let (ends, driver) = process(&fabric, "a");
+        publish_frames(&fabric, 0, 49);
+        let (other, other_driver) = process(&fabric, "a");
+        other.leave(&other_driver);
+        assert_eq!(log(&fabric), [WAITING], "a frame is missing");
+        publish_frames(&fabric, 0, 50);
+        ends.leave(&driver);
+        assert_eq!(log(&fabric), [WAITING, FIRED]);
     }
 
     /// Catches queue pairs of a killed process that stay in the processes of other hosts, which would send to them, and those of a process
