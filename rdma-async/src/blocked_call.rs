@@ -30,7 +30,9 @@ impl fmt::Display for DeviceCall {
         f.write_str(match self {
             Self::Connect => "modify_qp",
             Self::Close => "destroy_cq, dealloc_pd or close_device",
-            Self::Prepare => "open_device, alloc_pd, create_cq, reg_mr, query_port, query_gid or create_qp",
+            Self::Prepare => {
+                "open_device, query_device, alloc_pd, create_cq, reg_mr, query_port, query_gid, create_qp or modify_qp"
+            }
             Self::Query => "query_port",
             Self::Stop => "destroy_qp or dereg_mr",
         })

@@ -4,6 +4,8 @@ pub mod conformance;
 mod drop_after;
 pub mod files;
 pub mod fuzz;
+#[cfg(unix)]
+pub mod gated;
 #[cfg(doctest)]
 mod guide;
 mod hooked;

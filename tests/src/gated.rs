@@ -1,0 +1,157 @@
+//! The simulated provider behind a gate, which keeps the calls of one verb of one device until it opens
+//!
+//! One process has one simulation, and so one gate.
+#![allow(unsafe_code, reason = "this is a C library")]
+
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::null;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rdma_tb5::Provider;
+use rdma_verbs_abi::{
+    CompChannel, Context, Cq, Device, DeviceAttr, Mr, Pd, PortAttr, Qp, QpAttr, QpInitAttr, RawGid,
+};
+
+/// Longer than anything takes unless it waits for ever
+const FOR_EVER: Duration = Duration::from_secs(60);
+
+/// The gate of this process
+pub static GATE: Gate = Gate {
+    state: Mutex::new(State { device: String::new(), closed: None, waiting: 0, calls: Vec::new() }),
+    opened: Condvar::new(),
+};
+
+/// Keeps the threads that call a verb of a device while it is closed
+pub struct Gate {
+    state: Mutex<State>,
+    opened: Condvar,
+}
+
+struct State {
+    /// The device whose calls are counted, and may be kept
+    device: String,
+    closed: Option<&'static str>,
+    waiting: usize,
+    /// The verbs that were called on the device since it was chosen, in order, and the addresses of the objects that they were given
+    calls: Vec<(&'static str, usize)>,
+}
+
+impl Gate {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets all calls, and counts those of `device` from now on
+    pub fn watch(&self, device: &str) {
+        let state = &mut *self.state();
+        (state.device, state.closed) = (device.to_owned(), None);
+        state.calls.clear();
+    }
+
+    /// Keeps the calls of `verb` from now on
+    pub fn close(&self, verb: &'static str) {
+        self.state().closed = Some(verb);
+    }
+
+    /// Lets the calls go on that are kept
+    pub fn open(&self) {
+        self.state().closed = None;
+        self.opened.notify_all();
+    }
+
+    /// How many calls are kept
+    pub fn waiting(&self) -> usize {
+        self.state().waiting
+    }
+
+    /// The verbs that were called on the device, in order, and the addresses of the objects that they were given
+    pub fn calls(&self) -> Vec<(&'static str, usize)> {
+        self.state().calls.clone()
+    }
+
+    fn pass(&self, verb: &'static str, object: usize, device: *mut Device) {
+        // SAFETY: the caller's device exists, and its name ends with a zero.
+        let name = unsafe { CStr::from_ptr(rdma_sim_verbs::ibv_get_device_name(device)) };
+        let mut state = self.state();
+        if name.to_bytes() != state.device.as_bytes() {
+            return;
+        }
+        state.calls.push((verb, object));
+        state.waiting += 1;
+        let is_kept = |state: &mut State| state.closed == Some(verb);
+        let (mut state, waited) =
+            self.opened.wait_timeout_while(state, FOR_EVER, is_kept).unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
+        drop(state);
+        assert!(!waited.timed_out(), "{verb} keeps the thread that would open the gate");
+    }
+}
+
+/// Functions of the ABI that call those of the simulated provider when the gate lets them
+macro_rules! gated {
+    ($($verb:literal: fn $name:ident($first:ident: $type:ty $(, $arg:ident: $arg_type:ty)*) -> $ret:ty, of $device:expr;)+) => {
+        mod functions {
+            use super::*;
+
+            $(pub(super) unsafe extern "C" fn $name($first: $type $(, $arg: $arg_type)*) -> $ret {
+                // SAFETY: the caller's object exists, and leads to its context.
+                GATE.pass($verb, $first.addr(), unsafe { $device($first) });
+                // SAFETY: the caller's.
+                unsafe { rdma_sim_verbs::$name($first $(, $arg)*) }
+            })+
+        }
+
+        fn symbol(name: &str) -> *const c_void {
+            match name {
+                $(stringify!($name) => functions::$name as *const c_void,)+
+                "ibv_get_device_list" => rdma_sim_verbs::ibv_get_device_list as *const c_void,
+                "ibv_free_device_list" => rdma_sim_verbs::ibv_free_device_list as *const c_void,
+                "ibv_get_device_name" => rdma_sim_verbs::ibv_get_device_name as *const c_void,
+                _ => null(),
+            }
+        }
+    };
+}
+
+unsafe fn itself(device: *mut Device) -> *mut Device {
+    device
+}
+
+unsafe fn of_context(context: *mut Context) -> *mut Device {
+    // SAFETY: the caller's object exists.
+    unsafe { (*context).device }
+}
+
+/// The device of an object that begins with the pointer to its context, as all of them do
+unsafe fn of_object<T>(object: *mut T) -> *mut Device {
+    // SAFETY: as above.
+    unsafe { of_context(*object.cast::<*mut Context>()) }
+}
+
+gated! {
+    "open_device": fn ibv_open_device(device: *mut Device) -> *mut Context, of itself;
+    "close_device": fn ibv_close_device(context: *mut Context) -> c_int, of of_context;
+    "query_device": fn ibv_query_device(context: *mut Context, attr: *mut DeviceAttr) -> c_int, of of_context;
+    "query_port": fn ibv_query_port(context: *mut Context, port: u8, attr: *mut PortAttr) -> c_int, of of_context;
+    "query_gid": fn ibv_query_gid(context: *mut Context, port: u8, index: c_int, gid: *mut RawGid) -> c_int, of of_context;
+    "alloc_pd": fn ibv_alloc_pd(context: *mut Context) -> *mut Pd, of of_context;
+    "dealloc_pd": fn ibv_dealloc_pd(pd: *mut Pd) -> c_int, of of_object;
+    "reg_mr": fn ibv_reg_mr(pd: *mut Pd, addr: *mut c_void, length: usize, access: c_int) -> *mut Mr, of of_object;
+    "dereg_mr": fn ibv_dereg_mr(mr: *mut Mr) -> c_int, of of_object;
+    "create_cq": fn ibv_create_cq(context: *mut Context, cqe: c_int, user: *mut c_void, channel: *mut CompChannel, vector: c_int) -> *mut Cq, of of_context;
+    "destroy_cq": fn ibv_destroy_cq(cq: *mut Cq) -> c_int, of of_object;
+    "create_qp": fn ibv_create_qp(pd: *mut Pd, init: *mut QpInitAttr) -> *mut Qp, of of_object;
+    "modify_qp": fn ibv_modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: c_int) -> c_int, of of_object;
+    "destroy_qp": fn ibv_destroy_qp(qp: *mut Qp) -> c_int, of of_object;
+}
+
+/// The provider
+///
+/// # Panics
+///
+/// Never: the simulated provider has all verbs.
+pub fn provider() -> Arc<Provider> {
+    // SAFETY: the functions above have the types of the verbs and are there as long as the program.
+    unsafe { Provider::from_symbols("the gated provider", symbol) }.expect("all verbs are there")
+}

@@ -1,0 +1,216 @@
+//! A provider in C that does not return from a verb, with real threads: each verb of connecting, registration and teardown in turn
+//!
+//! The executor is one thread, which no verb may keep. Each case has two hosts and a cable of its own, beside those of a session that must
+//! not notice anything. The bound is long for the other verbs, which take microseconds, so that a slow machine changes nothing.
+#![cfg(unix)]
+#![allow(unsafe_code, reason = "calls the provider as a program in C does")]
+
+use std::ffi::CString;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join;
+use rdma_async::{ConnectError, Node, Session};
+use rdma_sim::{LineRate, Topology};
+use rdma_tb5::{OpenOptions, Provider, VerbsDevice};
+use rdma_tests::gated::{GATE, provider};
+use rdma_tests::{connect, message, options};
+
+/// How long a device may take
+const LIMIT: Duration = Duration::from_millis(300);
+/// Longer than anything takes unless it waits for ever
+const FOR_EVER: Duration = Duration::from_secs(30);
+
+const CONNECTING: [&str; 9] = [
+    "open_device",
+    "query_device",
+    "query_port",
+    "query_gid",
+    "alloc_pd",
+    "create_cq",
+    "reg_mr",
+    "create_qp",
+    "modify_qp",
+];
+/// Calls after which a path is gone, and those of a device that nothing uses any more
+const TEARDOWN: [&str; 2] = ["destroy_qp", "dereg_mr"];
+const CLOSING: [&str; 3] = ["destroy_cq", "dealloc_pd", "close_device"];
+
+type Verbs = Session<VerbsDevice>;
+
+fn inject(fault: &str) {
+    let fault = CString::new(fault).unwrap();
+    // SAFETY: the text ends with a zero.
+    assert_eq!(unsafe { rdma_sim_verbs::rdma_sim_inject(fault.as_ptr()) }, 0);
+}
+
+#[track_caller]
+fn until(is_reached: impl Fn() -> bool) -> impl Future<Output = ()> {
+    let caller = std::panic::Location::caller();
+    let reached = async move {
+        while !is_reached() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    async move {
+        let in_time = tokio::time::timeout(FOR_EVER, reached).await;
+        in_time.unwrap_or_else(|_| panic!("what line {} waits for does not come", caller.line()));
+    }
+}
+
+async fn exchange(ab: &Verbs, ba: &Verbs) {
+    for number in 0..20 {
+        let (sent, got) = join(ab.send_bytes(&message(number, 100_000)), ba.recv()).await;
+        sent.unwrap();
+        assert!(*got.unwrap().unwrap() == message(number, 100_000));
+    }
+}
+
+/// The hosts of the case with that number: `a0` and `b0` are those of the session that must not notice anything
+fn hosts(case: usize) -> [String; 2] {
+    ["a", "b"].map(|side| format!("{side}{case}"))
+}
+
+struct Cases {
+    provider: Arc<Provider>,
+    other: (Verbs, Verbs),
+    next: usize,
+}
+
+impl Cases {
+    async fn new(count: usize) -> Self {
+        let mut topology = Topology::new();
+        for [a, b] in (0..=count).map(hosts) {
+            topology = topology.host(&a, 1).host(&b, 1).cable((&*a, 0), (&*b, 0), LineRate::TB5);
+        }
+        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("blocked-provider.toml");
+        std::fs::write(&file, topology.to_toml()).unwrap();
+        let text = CString::new(format!("RDMA_SIM_TOPOLOGY={}", file.display())).unwrap();
+        // SAFETY: the text ends with a zero.
+        assert_eq!(unsafe { rdma_sim_verbs::rdma_sim_configure(text.as_ptr()) }, 0);
+        let provider = provider();
+        let [a, b] = hosts(0).map(|host| node(&provider, &host));
+        let other = connect(&a, &b).await.unwrap();
+        Self { provider, other, next: 1 }
+    }
+
+    /// The host whose device is gated, and the nodes of the next case
+    fn start(&mut self, begins_unplugged: bool) -> (String, [Node<VerbsDevice>; 2]) {
+        let hosts = hosts(self.next);
+        self.next += 1;
+        GATE.watch(&format!("rdma_en2@{}", hosts[0]));
+        if begins_unplugged {
+            inject(&format!("at 0ns {}:rdma_en2 unplug", hosts[0]));
+        }
+        let nodes = [0, 1].map(|side| node(&self.provider, &hosts[side]));
+        let [host, _] = hosts;
+        (host, nodes)
+    }
+
+    async fn exchange_other(&self) {
+        exchange(&self.other.0, &self.other.1).await;
+    }
+
+    /// What was abandoned is not called, and the other session goes on
+    async fn assert_left_alone(&self, what: &str) {
+        let calls = GATE.calls();
+        self.exchange_other().await;
+        tokio::time::sleep(LIMIT / 3).await;
+        assert_eq!(GATE.calls()[calls.len()..], [], "{what}: the device is left alone");
+    }
+}
+
+fn node(provider: &Arc<Provider>, host: &str) -> Node<VerbsDevice> {
+    let (provider, name) = (Arc::clone(provider), format!("rdma_en2@{host}"));
+    let builder = Node::builder(move || VerbsDevice::open(&provider, &name, OpenOptions::new()));
+    builder.options(options().device_timeout(LIMIT)).build().unwrap()
+}
+
+fn run(program: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(program);
+}
+
+async fn connecting(cases: &mut Cases, verb: &'static str) {
+    let (host, [a, b]) = cases.start(true);
+    GATE.close(verb);
+    inject(&format!("at 0ns {host}:rdma_en2 replug"));
+    let other = async {
+        until(|| GATE.waiting() > 0).await;
+        cases.exchange_other().await;
+    };
+    let (connected, ()) = join(connect(&a, &b), other).await;
+    let Err(ConnectError::Blocked(blocked)) = connected else { panic!("{verb}: {:?}", connected.err()) };
+    assert!(blocked.to_string().contains(verb), "{verb}: {blocked}");
+    cases.assert_left_alone(verb).await;
+    GATE.open();
+    // What comes late is given back, and the device is used again.
+    until(|| a.device_stats().blocked_calls == 0).await;
+    let (ab, ba) = connect(&a, &b).await.unwrap();
+    exchange(&ab, &ba).await;
+}
+
+async fn reconnecting(cases: &mut Cases, verb: &'static str) {
+    let (host, [a, b]) = cases.start(false);
+    let (ab, ba) = connect(&a, &b).await.unwrap();
+    exchange(&ab, &ba).await;
+    GATE.close(verb);
+    inject(&format!("at 0ns {host}:rdma_en2 flap 200ms"));
+    until(|| GATE.waiting() > 0).await;
+    cases.exchange_other().await;
+    until(|| a.device_stats().blocked_calls > 0).await;
+    if verb != "destroy_cq" {
+        until(|| ab.snapshot().paths[0].blocked.is_some()).await;
+        let blocked = ab.snapshot().paths[0].blocked;
+        assert!(blocked.is_some_and(|blocked| blocked.to_string().contains(verb)), "{verb}: {blocked:?}");
+    }
+    cases.assert_left_alone(verb).await;
+    GATE.open();
+    until(|| a.device_stats().blocked_calls == 0).await;
+}
+
+async fn ending(cases: &mut Cases, verb: &'static str) {
+    let (_, [a, b]) = cases.start(false);
+    let (ab, ba) = connect(&a, &b).await.unwrap();
+    exchange(&ab, &ba).await;
+    GATE.close(verb);
+    ab.close().await.unwrap();
+    drop((ab, ba));
+    if CLOSING.contains(&verb) {
+        drop((a, b));
+        until(|| GATE.waiting() > 0).await;
+        cases.assert_left_alone(verb).await;
+        return GATE.open();
+    }
+    until(|| GATE.waiting() > 0).await;
+    cases.exchange_other().await;
+    a.wait_idle().await;
+    assert_eq!((a.device_stats().blocked_calls, a.device_stats().abandoned), (1, 1), "{verb}");
+    assert!(!a.pool_stats().is_whole(), "{verb}: the device may still use what was posted");
+    cases.assert_left_alone(verb).await;
+    GATE.open();
+    until(|| a.device_stats().blocked_calls == 0).await;
+    let (ab, ba) = connect(&a, &b).await.unwrap();
+    exchange(&ab, &ba).await;
+}
+
+/// Catches a verb on the thread of the executor, a call without a bound, a report that names another verb, and an abandoned object that is called.
+#[test]
+fn a_provider_that_blocks_in_any_verb_keeps_its_own_thread_and_is_reported() {
+    let remade: Vec<_> = CONNECTING.into_iter().chain(TEARDOWN).chain(["destroy_cq"]).collect();
+    run(async {
+        let ends: Vec<_> = TEARDOWN.into_iter().chain(CLOSING).collect();
+        let mut cases = Cases::new(CONNECTING.len() + remade.len() + ends.len()).await;
+        for verb in CONNECTING {
+            connecting(&mut cases, verb).await;
+        }
+        for verb in remade {
+            reconnecting(&mut cases, verb).await;
+        }
+        for verb in ends {
+            ending(&mut cases, verb).await;
+        }
+        cases.exchange_other().await;
+    });
+}
