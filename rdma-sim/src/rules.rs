@@ -64,7 +64,7 @@ pub struct Rules {
     pub queue_read_back: QueueReadBack,
     /// `queue-frames`: the unit in which queues count
     pub queue_unit: QueueUnit,
-    /// `reboot-addresses`: whether a Mac has other IPv4 addresses after a reboot
+    /// `reboot-addresses`: whether a Mac has other IPv4 addresses after a reboot; no report tells of its IPv6 addresses, which stay
     pub reboot_readdresses: bool,
     /// `replug-leaks-pd`: protection domains that each replugging leaks
     pub replug_leaks_pds: u32,

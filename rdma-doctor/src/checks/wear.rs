@@ -1,4 +1,8 @@
 //! Wear that builds up until a restart, and incidents of the past
+//!
+//! Reports name four kinds: uptime, programs that were started since the restart, wired memory and flaps. No tool of macOS tells how many
+//! programs have opened the driver since the restart, so that kind is not checked by itself; what such programs leave behind shows in
+//! the wired memory and in the protection domains that a probe finds exhausted.
 
 use super::check::Note;
 use crate::report::{HostReport, Incident};

@@ -60,7 +60,7 @@ rules! {
         shown by only_a_reboot_frees_leaked_objects;
 
     /// After a reboot a Mac has the IPv4 addresses that it had, or its ports have others, unless the topology sets them. That the
-    /// other addresses stay is assumed.
+    /// IPv6 addresses stay is assumed: the reports do not tell of them.
     "reboot-addresses", Disputed by "mlx#3207; mlx#4180", set by Rules::reboot_readdresses,
         applies if |model| model.rules.reboot_readdresses,
         shown by addresses_survive_a_reboot_or_not;
