@@ -71,8 +71,10 @@ impl Gate {
     }
 
     fn pass(&self, verb: &'static str, object: usize, device: *mut Device) {
-        // SAFETY: the caller's device exists, and its name ends with a zero.
-        let name = unsafe { CStr::from_ptr(rdma_sim_verbs::ibv_get_device_name(device)) };
+        // SAFETY: the caller's device exists.
+        let name = unsafe { rdma_sim_verbs::ibv_get_device_name(device) };
+        // SAFETY: the name of a device ends with a zero.
+        let name = unsafe { CStr::from_ptr(name) };
         let mut state = self.state();
         if name.to_bytes() != state.device.as_bytes() {
             return;
@@ -125,8 +127,10 @@ unsafe fn of_context(context: *mut Context) -> *mut Device {
 
 /// The device of an object that begins with the pointer to its context, as all of them do
 unsafe fn of_object<T>(object: *mut T) -> *mut Device {
-    // SAFETY: as above.
-    unsafe { of_context(*object.cast::<*mut Context>()) }
+    // SAFETY: as above; it begins with this pointer.
+    let context = unsafe { *object.cast::<*mut Context>() };
+    // SAFETY: the context of an object exists.
+    unsafe { of_context(context) }
 }
 
 gated! {
