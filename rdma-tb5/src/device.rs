@@ -20,7 +20,8 @@ use crate::sync::Arc;
 ///
 /// Closed when it and all objects that were created on it are gone. On Apple's device, it and its protection domain stay open until the
 /// process ends if the link was lost: deallocating it then has been reported to block for ever. Of eleven protection domains, each such
-/// loss costs one.
+/// loss costs one. A loss shows in the state of the port, or later in its GID table, in which the IPv4 entry has moved; one that leaves no trace in
+/// either goes unseen.
 pub struct VerbsDevice {
     shared: Arc<DeviceShared>,
     name: String,

@@ -22,6 +22,8 @@ pub(crate) struct DeviceShared {
     pub(crate) is_apple: bool,
     pub(crate) caps: Caps,
     pub(crate) options: OpenOptions,
+    /// The GID table when the device was opened; none but on Apple's device.
+    gids: Vec<Gid>,
     /// Closed after the protection domain is deallocated.
     pub(crate) context: OpenContext,
 }
@@ -56,7 +58,8 @@ impl DeviceShared {
             return Err(Error::new(Verb::AllocPd, cause).into());
         };
         let watch = PortWatch::new(is_apple);
-        Ok(Self { post_send, post_recv, poll_cq, watch, pd, is_apple, caps, options, context })
+        let gids = if is_apple { context.gids() } else { Vec::new() };
+        Ok(Self { post_send, post_recv, poll_cq, watch, pd, is_apple, caps, options, gids, context })
     }
 
     /// The entry of the GID table to connect from: the first that maps an IPv4 address, or else the first that is set
@@ -65,6 +68,13 @@ impl DeviceShared {
         let ipv4 = gids.iter().position(|gid| gid.ipv4().is_some());
         let index = ipv4.or_else(|| gids.iter().position(|gid| !gid.is_zero()))?;
         Some((index as u8, gids[index]))
+    }
+
+    /// Whether the link was lost since the device was opened, as far as this shows
+    ///
+    /// A link that is lost and back between two queries of the port is still known by its GID table: the IPv4 entry moves, and leaves a hole.
+    fn has_lost_link(&self) -> bool {
+        self.watch.is_gone() || !self.context.is_up().unwrap_or(false) || self.context.gids() != self.gids
     }
 
     /// Whether a destroyed queue pair proves that the device has stopped using its memory
@@ -102,7 +112,7 @@ impl Drop for DeviceShared {
     fn drop(&mut self) {
         // After a link was lost, `ibv_dealloc_pd` of Apple's provider has been reported to deadlock in the kernel with the end of the
         // device, unkillable until the machine restarts.
-        if self.is_apple && (self.watch.is_gone() || !self.context.is_up().unwrap_or(false)) {
+        if self.is_apple && self.has_lost_link() {
             tracing::warn!("a protection domain stays allocated, because the link was lost");
             return self.context.keep();
         }

@@ -18,7 +18,7 @@ use rdma_tests::gated::{GATE, provider};
 use rdma_tests::{connect, message, options};
 
 /// How long a device may take
-const LIMIT: Duration = Duration::from_millis(300);
+const LIMIT: Duration = Duration::from_millis(600);
 /// Longer than anything takes unless it waits for ever
 const FOR_EVER: Duration = Duration::from_secs(30);
 
@@ -155,8 +155,13 @@ async fn reconnecting(cases: &mut Cases, verb: &'static str) {
     let (host, [a, b]) = cases.start(false);
     let (ab, ba) = connect(&a, &b).await.unwrap();
     exchange(&ab, &ba).await;
+    let of = |verb| {
+        let calls = GATE.calls().into_iter();
+        calls.filter(move |call| call.0 == verb).map(|call| call.1).collect::<Vec<_>>()
+    };
+    let domains = of("create_qp");
     GATE.close(verb);
-    inject(&format!("at 0ns {host}:rdma_en2 flap 200ms"));
+    inject(&format!("at 0ns {host}:rdma_en2 flap 5ms"));
     until(|| GATE.waiting() > 0).await;
     cases.exchange_other().await;
     until(|| a.device_stats().blocked_calls > 0).await;
@@ -168,6 +173,11 @@ async fn reconnecting(cases: &mut Cases, verb: &'static str) {
     cases.assert_left_alone(verb).await;
     GATE.open();
     until(|| a.device_stats().blocked_calls == 0).await;
+    drop((ab, ba, a, b));
+    cases.exchange_other().await;
+    tokio::time::sleep(LIMIT / 3).await;
+    let is_kept = of("dealloc_pd").iter().all(|domain| !domains.contains(domain));
+    assert!(!domains.is_empty() && is_kept, "{verb}");
 }
 
 async fn ending(cases: &mut Cases, verb: &'static str) {
@@ -195,7 +205,8 @@ async fn ending(cases: &mut Cases, verb: &'static str) {
     exchange(&ab, &ba).await;
 }
 
-/// Catches a verb on the thread of the executor, a call without a bound, a report that names another verb, and an abandoned object that is called.
+/// Catches a verb on the thread of the executor, a call without a bound, a report that names another verb, an abandoned object that is called,
+/// and a protection domain of a lost link that is deallocated.
 #[test]
 fn a_provider_that_blocks_in_any_verb_keeps_its_own_thread_and_is_reported() {
     let remade: Vec<_> = CONNECTING.into_iter().chain(TEARDOWN).chain(["destroy_cq"]).collect();
