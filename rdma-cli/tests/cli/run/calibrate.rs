@@ -189,7 +189,6 @@ fn the_file_of_two_processes_predicts_perftest_within_5_percent() {
         let both = || measured.iter().zip(&predicted).map(|((what, truth), (_, found))| (what, truth, found));
         let lines: Vec<_> =
             both().map(|(what, truth, found)| format!("{what}: {truth}, predicted {found}")).collect();
-        println!("{}", lines.join("\n"));
         if both().all(|(_, truth, found)| (found / truth - 1.0).abs() < CLOSE) {
             return;
         }
