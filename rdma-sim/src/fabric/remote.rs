@@ -19,7 +19,7 @@ impl Fabric {
 
     /// Announces a queue pair that receives, and its receives, to the process of the peer, if there is one
     pub(super) fn announce(&mut self, key: QpKey) {
-        let at = self.schedule.now() + self.propagation();
+        let at = self.schedule.now() + Nanos(self.model.timing.propagation_ns);
         let found = &self.qps[key];
         let Some(host) = self.world.remote_neighbour(found.device) else { return };
         let (qp, peer, qp_type) = (found.name(), found.peer, found.qp_type);
@@ -28,11 +28,6 @@ impl Fabric {
         for len in found.open_receives() {
             self.remotes.send(to, &LinkMessage::ReceivePosted { qp, len, at });
         }
-    }
-
-    /// How long news of a queue pair takes to the other end of the cable
-    fn propagation(&self) -> Nanos {
-        Nanos(self.model.timing.propagation_ns)
     }
 
     /// Forgets what a process has announced
