@@ -155,11 +155,9 @@ fn memory_across_a_4_gib_boundary_loses_data_and_standard_error_names_the_rule()
 fn a_verb_that_hangs_stops_its_program_and_a_slow_one_delays_it() {
     let run = |fault| run("jaccl", "mesh", 1 << 20, &Topology::pair(), "tb5", Some(fault));
     let hung = run("at 0s a:rdma_en2 hang create_qp");
-    assert_eq!(
-        hung.iter().map(|(code, _)| *code).collect::<Vec<_>>(),
-        [Some(KILLED), Some(FAILED)],
-        "{hung:?}"
-    );
+    // The peer fails when `timeout` has ended `a`, unless it is ended at the same moment.
+    let is_expected = matches!(hung[..], [(Some(KILLED), _), (Some(FAILED | KILLED), _)]);
+    assert!(is_expected, "{hung:?}");
     let slow = run("at 0s a:rdma_en2 slow-verb create_qp=200ms");
     assert!(slow.iter().all(|(code, _)| *code == Some(0)), "{slow:?}");
 }
@@ -172,11 +170,17 @@ fn a_post_or_poll_that_hangs_stops_its_program_alone_and_a_slow_one_delays_it() 
     let codes =
         |outcomes: &[(Option<i32>, String)]| -> Vec<_> { outcomes.iter().map(|(code, _)| *code).collect() };
     std::thread::scope(|scope| {
-        // The peer gets everything before `a` polls, and neither gets to the traffic if `a` posts no receive: it waits for the side channel.
-        for (verb, of_peer) in [("post_send", STALLED), ("post_recv", KILLED), ("poll_cq", FAILED)] {
+        // The peer gets everything before `a` polls, and neither gets to the traffic if `a` posts no receive: both wait for the side channel
+        // until `timeout` ends one of them, and then the other one by its timer or by the end of that channel.
+        let at_the_end = &[KILLED, FAILED][..];
+        for (verb, of_peer) in
+            [("post_send", &[STALLED][..]), ("post_recv", at_the_end), ("poll_cq", at_the_end)]
+        {
             scope.spawn(move || {
                 let hung = run(format!("at 0s a:rdma_en2 hang {verb}"));
-                assert_eq!(codes(&hung), [Some(KILLED), Some(of_peer)], "{verb}: {hung:?}");
+                let is_expected =
+                    matches!(&codes(&hung)[..], [Some(KILLED), Some(peer)] if of_peer.contains(peer));
+                assert!(is_expected, "{verb}: {hung:?}");
                 let slow = run(format!("at 0s a:rdma_en2 slow-verb {verb}=20ms"));
                 assert_eq!(codes(&slow), [Some(0); 2], "{verb}: {slow:?}");
             });
