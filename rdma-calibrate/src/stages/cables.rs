@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{try_join, try_join_all};
-use rdma_core::{Device, FRAME};
+use rdma_core::Device;
 
-use super::figures::{BUSY, LENS, Room};
+use super::figures::{FRAMES, LENS, Room, keeps_busy, longer};
 use crate::error::CalibrateError;
 use crate::findings::CableRates;
 use crate::lab::Lab;
@@ -37,27 +37,25 @@ pub(super) async fn run(lab: &mut Lab<'_>, stream_time: Duration) -> Result<(), 
         return Ok(());
     };
     let all: Vec<_> = (0..lab.machine.cables()).collect();
-    let mut sums = [0.0; 2];
-    for cable in &all {
-        match rates(lab, &flow, &[*cable], stream_time).await? {
-            Ok(rates) => sums.iter_mut().zip(rates).for_each(|(sum, rate)| *sum += rate),
+    let (mut one_way, mut alone) = (0.0, 0.0);
+    // Each alone, then all at once.
+    for cables in all.chunks(1).chain([&all[..]]) {
+        alone += one_way;
+        match rates(lab, &flow, cables, stream_time).await? {
+            Ok(rates) => {
+                one_way = rates.one_way;
+                lab.findings.cables.push(rates);
+            }
             Err(why) => {
                 lab.findings.leave(FIELD, &why);
                 return Ok(());
             }
         }
     }
-    let [one_way, _] = match rates(lab, &flow, &all, stream_time).await? {
-        Ok(rates) => rates,
-        Err(why) => {
-            lab.findings.leave(FIELD, &why);
-            return Ok(());
-        }
-    };
-    let is_bounded = one_way < BOUNDED * sums[0];
+    let is_bounded = one_way < BOUNDED * alone;
     // GB/s are thousands of bytes in a microsecond.
     lab.findings.decide(FIELD, if is_bounded { (one_way * 1000.0).round() as u64 } else { 0 });
-    let why = format!("{} cables carry {one_way:.2} GB/s at once, of {:.2} GB/s alone", all.len(), sums[0]);
+    let why = format!("{} cables carry {one_way:.2} GB/s at once, of {alone:.2} GB/s alone", all.len());
     lab.findings.profile.remark(FIELD, &why);
     Ok(())
 }
@@ -67,8 +65,7 @@ fn busy_flow(lab: &Lab<'_>) -> Option<Flow> {
     let room = Room::of(lab);
     LENS.into_iter().rev().find_map(|len| {
         let (window, depth) = room.window(lab, len);
-        let is_busy =
-            len <= lab.device.caps().max_message as usize && len >= 16 * FRAME && depth * len >= BUSY;
+        let is_busy = len <= lab.device.caps().max_message as usize && keeps_busy(len, depth);
         is_busy.then_some(Flow { count: BYTES / len, len, depth, window, is_both_ways: false })
     })
 }
@@ -79,7 +76,7 @@ async fn rates(
     flow: &Flow,
     cables: &[usize],
     time: Duration,
-) -> Result<Result<[f64; 2], String>, CalibrateError> {
+) -> Result<Result<CableRates, String>, CalibrateError> {
     let mut rates = [0.0; 2];
     for (rate, is_both_ways) in rates.iter_mut().zip([false, true]) {
         let mut flow = Flow { is_both_ways, ..*flow };
@@ -93,16 +90,14 @@ async fn rates(
                 }
                 Err(error) => return Err(error),
             }
-            let lasting = *rate * time.as_nanos() as f64 / (flow.len * cables.len()) as f64;
-            if flow.count as f64 >= lasting / 2.0 {
-                break;
+            match longer(flow.count, *rate / cables.len() as f64, flow.len, time) {
+                Some(lasting) => flow.count = lasting,
+                None => break,
             }
-            flow.count = lasting as usize;
         }
     }
     let [one_way, both_ways] = rates;
-    lab.findings.cables.push(CableRates { cables: cables.to_vec(), one_way, both_ways });
-    Ok(Ok(rates))
+    Ok(Ok(CableRates { cables: cables.to_vec(), one_way, both_ways }))
 }
 
 fn of_cables(cables: &[usize], why: &str) -> String {
@@ -113,7 +108,7 @@ fn of_cables(cables: &[usize], why: &str) -> String {
 async fn once(lab: &mut Lab<'_>, flow: &Flow, cables: &[usize]) -> Result<f64, CalibrateError> {
     let fail = |error| CalibrateError::Verb { stage: STAGE, error };
     lab.ask(Request::Drop).await?;
-    let (frames, len) = (Room::FRAMES, (flow.window + 1) * flow.len);
+    let (frames, len) = (FRAMES, (flow.window + 1) * flow.len);
     let mut stations = Vec::new();
     for cable in cables {
         let Reply::Made { address: peer } = lab.ask(Request::MakeAt { cable: *cable, frames, len }).await?
@@ -132,8 +127,7 @@ async fn once(lab: &mut Lab<'_>, flow: &Flow, cables: &[usize]) -> Result<f64, C
     }
     lab.ask(Request::Flows(*flow)).await?;
     let here = try_join_all(stations.iter_mut().map(|station| flow.run(station, STAGE, true)));
-    let there = async { lab.reply().await };
-    let (here, there) = try_join(here, there).await?;
+    let (here, there) = try_join(here, lab.reply()).await?;
     let Reply::Took { nanoseconds } = there else { return Err(CalibrateError::NotCalibrate) };
     lab.ask(Request::Drop).await?;
     // Without the first message: the time begins when it has arrived.

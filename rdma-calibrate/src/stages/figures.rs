@@ -18,7 +18,7 @@ const PING_LENS: [usize; 3] = [1024, FRAME, 16 * FRAME];
 /// The lengths of messages of streams.
 pub(super) const LENS: [usize; 5] = [FRAME, 4 * FRAME, 16 * FRAME, 64 * FRAME, 256 * FRAME];
 /// The frames for which queue pairs are asked, and the most that are posted in each direction.
-const FRAMES: u32 = Room::FRAMES;
+pub(super) const FRAMES: u32 = 1024;
 /// What each device is known to accept, if it does not show what it does.
 const SAFE: u32 = 128;
 /// The bytes of the first stream, after which a longer one may follow.
@@ -27,7 +27,7 @@ const BYTES: usize = 2 << 20;
 const LEAST: usize = 8;
 const MOST: usize = 1 << 20;
 /// The bytes in flight from which on the cable is always busy: more than what it carries while a message travels there and back.
-pub(super) const BUSY: usize = 512 << 10;
+const BUSY: usize = 512 << 10;
 
 /// A direction that is slower by less carries at its full rate.
 const NOISE: f64 = 0.1;
@@ -74,9 +74,6 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// The frames for which queue pairs of streams ask
-    pub(super) const FRAMES: u32 = 1024;
-
     pub(super) fn of(lab: &Lab<'_>) -> Self {
         let (max, profile) = (lab.device.caps().max_queue_frames, &lab.findings.profile);
         let is_measured = |field| profile.decided(field) == Some(Decided::Measured);
@@ -132,16 +129,21 @@ async fn stream(
                     return Ok(());
                 }
             }
-            let lasting = (*rate * time.as_nanos() as f64 / len as f64) as usize;
-            if count >= lasting / 2 {
-                break;
+            match longer(count, *rate, len, time) {
+                Some(lasting) => count = lasting,
+                None => break,
             }
-            count = lasting.min(MOST);
         }
     }
     let [one_way, both_ways] = rates;
     lab.findings.goodput.push(Goodput { bytes: len, depth, one_way, both_ways });
     Ok(())
+}
+
+/// How many messages a stream has that lasts about `time` at `rate` GB/s; `None` if `count` of them last half as long
+pub(super) fn longer(count: usize, rate: f64, len: usize, time: Duration) -> Option<usize> {
+    let lasting = (rate * time.as_nanos() as f64 / len as f64) as usize;
+    (count < lasting / 2).then_some(lasting.min(MOST))
 }
 
 /// The rate of a stream, of the slower way if there are two, in GB/s; the reason if the device does not carry it
@@ -176,8 +178,12 @@ async fn once(lab: &mut Lab<'_>, flow: &Flow) -> Result<Result<f64, String>, Cal
 
 /// The stream of the longest messages that keeps the cable busy
 fn longest_busy(goodput: &[Goodput]) -> Option<Goodput> {
-    let is_busy = |row: &&Goodput| row.bytes >= 16 * FRAME && row.depth * row.bytes >= BUSY;
-    goodput.iter().rfind(is_busy).copied()
+    goodput.iter().rfind(|row| keeps_busy(row.bytes, row.depth)).copied()
+}
+
+/// Whether `depth` messages of `len` bytes at once keep the cable busy
+pub(super) fn keeps_busy(len: usize, depth: usize) -> bool {
+    len >= 16 * FRAME && depth * len >= BUSY
 }
 
 /// What the directions of a cable do instead of carrying at their full rate at once, if anything; `None` if no stream tells
