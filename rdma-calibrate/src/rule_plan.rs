@@ -73,7 +73,10 @@ pub const UNCHECKED_RULES: &[(&str, &str)] = &[
     ("rtr-source", RTR),
     ("sleep", SETTINGS),
     ("timer-path", SETTINGS),
-    ("turns", "it takes queue pairs that compete, whose order the completions of either do not show"),
+    (
+        "turns",
+        "queue pairs have to compete for the port, and completions do not show in which order their frames have left",
+    ),
     ("unplug", CABLE),
     ("unplug-silence", CABLE),
     ("wedge", DAMAGE),

@@ -18,7 +18,8 @@ use crate::verb_time;
 /// Exclusive access to a simulation for one verb of a foreign program: look what has come, post, let time pass
 ///
 /// The verbs of [`SimQueuePair`] and [`SimCompletionQueue`] lock the simulation once per step; a session locks it once for
-/// all. A post or poll that a fault makes [slow](Self::takes_time) counts once for the session. Wakers are called when the session [ends](Self::end): they may use the simulation.
+/// all. A post or poll that a fault makes [slow](Self::takes_time) counts once for the session. Wakers are called when the session
+/// [ends](Self::end): they may use the simulation.
 #[derive(Debug)]
 pub struct Session<'a> {
     shared: &'a Shared,

@@ -29,7 +29,7 @@ pub struct Gate {
 }
 
 struct State {
-    /// The device whose calls are counted, and may be kept
+    /// The device of which the gate counts the calls, and may keep them
     device: String,
     closed: Option<&'static str>,
     waiting: usize,

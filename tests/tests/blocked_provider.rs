@@ -95,7 +95,7 @@ impl Cases {
         Self { provider, other, next: 1 }
     }
 
-    /// The host whose device is gated, and the nodes of the next case
+    /// The nodes of the next case, and the name of the host before whose device the gate stands
     fn start(&mut self, begins_unplugged: bool) -> (String, [Node<VerbsDevice>; 2]) {
         let hosts = hosts(self.next);
         self.next += 1;

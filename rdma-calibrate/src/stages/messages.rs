@@ -1,4 +1,4 @@
-//! Rules without a field of the ways of messages: which receive takes them, and who waits for whom
+//! Rules about the ways of messages that no field switches: which receive a message takes, and which queue pair waits for another one
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const PAIRING: u32 = 40;
 const PACE: u32 = 44;
 const ACCESS: u32 = 28;
 const SHARED: u32 = 20;
-/// As much as a queue pair asks for whose queue a message does not fit.
+/// The frames for which the queue pair asks that gets a message longer than its queue.
 const DEPTH: u32 = 64;
 /// Within this time a message would have arrived.
 const MOMENT: Duration = Duration::from_millis(2);
@@ -90,7 +90,7 @@ async fn pairing(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     named.send(8).map_err(fail)?;
     let instead = waited(
         named.sent(STAGE).await,
-        "a message took the receive whose queue pair the peer does not name",
+        "a message of a queue pair that the peer does not name took the receive",
     )?;
     lab.findings.rule("pairing", instead);
     Ok(())

@@ -249,7 +249,7 @@ async fn cores(lab: &mut Lab<'_>, copy_ns: f64) {
 mod tests {
     use super::*;
 
-    /// Catches a tail whose wake-ups that are hardly late are not counted, and one that is cut at the longest sample.
+    /// Catches a tail that leaves out wake-ups which are hardly late, and a tail that ends at the longest sample.
     #[test]
     fn the_tail_of_wake_ups_is_that_of_an_even_distribution() {
         // One in 50 is late by up to 5 µs, of which a fifth is within twice the median.

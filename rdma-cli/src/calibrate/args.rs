@@ -28,8 +28,8 @@ pub(crate) struct Arguments {
     /// The TCP port on which both machines meet [default: 7466]
     #[arg(long, value_parser = crate::args::number::within(0..=u16::MAX), allow_negative_numbers = true)]
     pub(super) port: Option<u16>,
-    /// The device with the cable; by default the only one whose port is active. Where several cables lead to the other machine, write it
-    /// once for each, in the same order on both machines: rules are found at the first, and what all carry at once
+    /// The device with the cable; by default the only one whose port is active. Where several cables lead to the other machine, write
+    /// --device once for each cable, in the same order on both machines: the rules are found at the first one, and then what all carry at once
     #[arg(long, value_name = "DEVICE", conflicts_with_all = ["profile", "seed"])]
     pub(super) device: Vec<String>,
     /// Cables between the two simulated Macs: 1 to 3 [default: 1]

@@ -190,7 +190,7 @@ fn in_order(error: anyhow::Error) -> anyhow::Error {
     error
 }
 
-/// The devices called `names`, or the only one whose port is active
+/// The devices that `names` lists; without a name, the only device whose port is active
 fn devices(names: &[String]) -> Result<(Arc<Provider>, Vec<String>)> {
     let (provider, first) = device(names.first().map(String::as_str))?;
     let mut found = vec![first];

@@ -116,7 +116,7 @@ fn the_file_of_a_secret_device_predicts_other_programs_within_5_percent() {
     }
 }
 
-/// A device whose processor takes time, for everything that the model has
+/// A profile with each cost of the processor that the model has
 const SLOW_PROCESSOR: &str = "\
 format = 1
 base = \"tb5\"

@@ -129,7 +129,7 @@ fn a_host_that_is_killed_in_the_middle_is_the_end_of_the_other_one() {
     }
 }
 
-/// A device whose times are long beside those that this machine adds
+/// A profile with times so long that what this machine adds to them hardly counts
 const SLOW: &str = "\
 format = 1
 base = \"tb5\"
