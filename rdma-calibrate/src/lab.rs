@@ -15,14 +15,15 @@ use crate::machine::{Machine, Path};
 use crate::message::{Reply, Request};
 use crate::serve::open;
 use crate::station::Station;
+use crate::watched::open_watched;
 
 pub(crate) struct Lab<'a> {
     pub(crate) machine: &'a dyn Machine,
     pub(crate) device: Arc<AnyDevice>,
-    pub(crate) calls: Arc<Calls>,
+    calls: Arc<Calls>,
     pub(crate) findings: Findings,
     control: Control<'a>,
-    runtime: Arc<dyn Runtime>,
+    pub(crate) runtime: Arc<dyn Runtime>,
     start: Time,
 }
 
@@ -109,7 +110,7 @@ impl<'a> Lab<'a> {
         let Reply::Made { address } = self.ask(Request::Make { frames, len }).await? else {
             return Err(CalibrateError::NotCalibrate);
         };
-        let made = Station::new(&self.calls, device, frames, len);
+        let made = Station::new(&self.runtime, device, frames, len);
         let station = made.map_err(|error| CalibrateError::Verb { stage, error })?;
         self.ask(Request::Connect { address: station.address() }).await?;
         Ok((station, address))
@@ -132,7 +133,12 @@ impl<'a> Lab<'a> {
 impl Lab<'_> {
     /// Opens the device once more, for transitions with other attributes
     pub(crate) fn open(&self, path: Path) -> Result<Arc<AnyDevice>, Error> {
-        self.calls.during("alloc_pd", || self.machine.open(path)).map(Arc::new)
+        open_watched(&self.calls, || self.machine.open(path)).map(Arc::new)
+    }
+
+    /// Opens the device of a cable
+    pub(crate) fn open_cable(&self, cable: usize) -> Result<Arc<AnyDevice>, Error> {
+        open_watched(&self.calls, || self.machine.open_cable(cable)).map(Arc::new)
     }
 
     /// Whether the backend decides `field` itself

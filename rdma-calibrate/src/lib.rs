@@ -16,6 +16,7 @@ mod serve;
 mod stages;
 #[allow(unsafe_code, reason = "posting needs a promise about the memory")]
 mod station;
+mod watched;
 
 use std::sync::Arc;
 

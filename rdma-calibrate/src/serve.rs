@@ -16,6 +16,7 @@ use crate::error::CalibrateError;
 use crate::machine::{Machine, Path};
 use crate::message::{Reply, Request};
 use crate::station::Station;
+use crate::watched::open_watched;
 
 /// How long the asking side may be busy with itself: it may wait for idle queue pairs.
 const IDLE: Duration = Duration::from_hours(2);
@@ -98,8 +99,8 @@ async fn serve_over(
 }
 
 /// Opens the device of `machine`; its port must be active
-pub(crate) fn open(machine: &dyn Machine, calls: &Calls) -> Result<Arc<AnyDevice>, Error> {
-    let device = calls.during("alloc_pd", || machine.open(Path::default()))?;
+pub(crate) fn open(machine: &dyn Machine, calls: &Arc<Calls>) -> Result<Arc<AnyDevice>, Error> {
+    let device = open_watched(calls, || machine.open(Path::default()))?;
     if device.port()?.state != PortState::Active {
         return Err(Error::new(rdma_core::Verb::QueryPort, rdma_core::Cause::PortDown));
     }
@@ -156,14 +157,14 @@ impl Answers<'_> {
             Request::Make { frames, len } | Request::MakeAt { frames, len, .. } => {
                 self.station = None;
                 let device = match request {
-                    Request::MakeAt { cable, .. } => Arc::new(
-                        self.calls.during("alloc_pd", || self.machine.open_cable(cable)).map_err(verb)?,
-                    ),
+                    Request::MakeAt { cable, .. } => {
+                        Arc::new(open_watched(self.calls, || self.machine.open_cable(cable)).map_err(verb)?)
+                    }
                     _ => Arc::clone(&self.device),
                 };
                 // The peer asks for no more than this.
                 let len = len.min(64 << 20);
-                let station = Station::new(self.calls, &device, frames, len).map_err(verb)?;
+                let station = Station::new(self.calls.runtime(), &device, frames, len).map_err(verb)?;
                 let address = station.address();
                 self.station = Some(station);
                 return Ok(Reply::Made { address });

@@ -15,7 +15,6 @@ use rdma_core::{
     Verb, WrId,
 };
 
-use crate::calls::Calls;
 use crate::error::CalibrateError;
 
 /// How long a request may take that has to complete.
@@ -29,28 +28,26 @@ pub(crate) struct Memory {
     region: Option<AnyMemoryRegion>,
     /// `None` once the device may touch it for ever, so that it is never unmapped.
     arena: Option<Arena>,
-    calls: Arc<Calls>,
 }
 
 impl Memory {
     /// Registers `len` bytes, from `offset` bytes behind the beginning of a mapping on
     pub(crate) fn register(
-        calls: &Arc<Calls>,
         device: &AnyDevice,
         offset: usize,
         len: usize,
         access: Access,
     ) -> Result<Self, Error> {
-        let mut memory = Self::mapped(calls, offset + len)?;
+        let mut memory = Self::mapped(offset + len)?;
         memory.register_part(device, offset, access)?;
         Ok(memory)
     }
 
     /// `len` bytes that are not registered yet
-    pub(crate) fn mapped(calls: &Arc<Calls>, len: usize) -> Result<Self, Error> {
+    pub(crate) fn mapped(len: usize) -> Result<Self, Error> {
         let arena = Arena::new(len)
             .map_err(|error| Error::new(Verb::RegMr, Cause::Os(error.raw_os_error().unwrap_or(22))))?;
-        Ok(Self { region: None, arena: Some(arena), calls: Arc::clone(calls) })
+        Ok(Self { region: None, arena: Some(arena) })
     }
 
     /// Registers all of it, which must not be registered, with every right: the verb and nothing else, for its time
@@ -67,14 +64,14 @@ impl Memory {
         let part = std::ptr::NonNull::slice_from_raw_parts(from, len);
         // SAFETY: `drop` unmaps the arena only after the region is gone. The program itself never reads or writes the memory, and makes
         // no reference to it. It begins as zeros, so the peer learns nothing of the process.
-        self.region = Some(self.calls.during("reg_mr", || unsafe { device.register(part, access) })?);
+        self.region = Some(unsafe { device.register(part, access) }?);
         Ok(())
     }
 
     /// As [`register`](Self::register) from the beginning, with as few rights as the device accepts
-    fn of(calls: &Arc<Calls>, device: &AnyDevice, len: usize) -> Result<Self, Error> {
-        match Self::register(calls, device, 0, len, Access::LOCAL_WRITE) {
-            Err(Error { cause: Cause::Invalid(_), .. }) => Self::register(calls, device, 0, len, ALL_ACCESS),
+    fn of(device: &AnyDevice, len: usize) -> Result<Self, Error> {
+        match Self::register(device, 0, len, Access::LOCAL_WRITE) {
+            Err(Error { cause: Cause::Invalid(_), .. }) => Self::register(device, 0, len, ALL_ACCESS),
             registered => registered,
         }
     }
@@ -92,9 +89,7 @@ impl Memory {
 
     /// Deregisters; true if the device has stopped touching the memory
     pub(crate) fn deregister(&mut self) -> bool {
-        let region = self.region.as_mut();
-        self.calls
-            .during("dereg_mr", || region.is_none_or(|region| region.deregister() == Teardown::Quiesced))
+        self.region.as_mut().is_none_or(|region| region.deregister() == Teardown::Quiesced)
     }
 }
 
@@ -117,36 +112,36 @@ pub(crate) struct Station {
     next: u64,
     stashed: VecDeque<Completion>,
     device: Arc<AnyDevice>,
-    calls: Arc<Calls>,
+    runtime: Arc<dyn Runtime>,
 }
 
 impl Station {
     pub(crate) fn new(
-        calls: &Arc<Calls>,
+        runtime: &Arc<dyn Runtime>,
         device: &Arc<AnyDevice>,
         frames: u32,
         len: usize,
     ) -> Result<Self, Error> {
         let depth = device.caps().max_cqe.min(4096);
-        let cq = Arc::new(calls.during("create_cq", || device.create_cq(depth))?);
-        Self::on(calls, device, cq, frames, len)
+        let cq = Arc::new(device.create_cq(depth)?);
+        Self::on(runtime, device, cq, frames, len)
     }
 
     /// Another one that completes to the same queue; completions are taken by either
     pub(crate) fn beside(&self, frames: u32, len: usize) -> Result<Self, Error> {
-        Self::on(&self.calls, &self.device, Arc::clone(&self.cq), frames, len)
+        Self::on(&self.runtime, &self.device, Arc::clone(&self.cq), frames, len)
     }
 
     fn on(
-        calls: &Arc<Calls>,
+        runtime: &Arc<dyn Runtime>,
         device: &Arc<AnyDevice>,
         cq: Arc<AnyCompletionQueue>,
         frames: u32,
         len: usize,
     ) -> Result<Self, Error> {
-        let memory = Memory::of(calls, device, len)?;
+        let memory = Memory::of(device, len)?;
         let frames = frames.min(device.caps().max_queue_frames);
-        let qp = calls.during("create_qp", || cq.create_qp(&QpInit::with_frames(frames)))?;
+        let qp = cq.create_qp(&QpInit::with_frames(frames))?;
         Ok(Self {
             qp,
             cq,
@@ -154,7 +149,7 @@ impl Station {
             next: 0,
             stashed: VecDeque::new(),
             device: Arc::clone(device),
-            calls: Arc::clone(calls),
+            runtime: Arc::clone(runtime),
         })
     }
 
@@ -167,7 +162,7 @@ impl Station {
     }
 
     pub(crate) fn modify(&self, to: Transition) -> Result<(), Error> {
-        self.calls.during("modify_qp", || self.qp.modify(to))
+        self.qp.modify(to)
     }
 
     pub(crate) fn connect(&self, peer: &QpAddress) -> Result<(), Error> {
@@ -182,7 +177,7 @@ impl Station {
 
     /// Posts a receive into memory that is registered only now
     pub(crate) fn recv_late(&mut self, len: usize) -> Result<(), Error> {
-        let late = Memory::of(&self.calls, &self.device, len)?;
+        let late = Memory::of(&self.device, len)?;
         let sgl = [late.sge(&(0..len))];
         // Also if the post fails: it is dropped after the queue pair.
         self.memory.push(late);
@@ -194,7 +189,7 @@ impl Station {
         let request = RecvRequest { id: WrId(self.next), sgl };
         // SAFETY: `&mut self` excludes another post. The memory stays registered until the queue pair is destroyed, and only the device
         // touches it; if the queue pair does not prove that the device has stopped, the region does, or the memory stays mapped.
-        self.calls.during("post_recv", || unsafe { self.qp.post_recv(&request) })
+        unsafe { self.qp.post_recv(&request) }
     }
 
     pub(crate) fn send(&mut self, len: usize) -> Result<WrId, Error> {
@@ -228,7 +223,7 @@ impl Station {
 
     /// Registers memory in addition, without the right to write
     pub(crate) fn register_read_only(&mut self, len: usize) -> Result<(), Error> {
-        self.memory.push(Memory::register(&self.calls, &self.device, 0, len, Access::NONE)?);
+        self.memory.push(Memory::register(&self.device, 0, len, Access::NONE)?);
         Ok(())
     }
 
@@ -254,14 +249,14 @@ impl Station {
         let id = WrId(self.next);
         let request = SendRequest { id, op, sgl, signaled };
         // SAFETY: as for receives; sends may share memory, which nothing writes. A key that no region has names no memory.
-        self.calls.during("post_send", || unsafe { self.qp.post_send(&request) })?;
+        unsafe { self.qp.post_send(&request) }?;
         Ok(id)
     }
 
     /// Polls the completion queue once, which must be empty
     pub(crate) fn poll(&self) -> Result<(), Error> {
         let mut out = [Completion::default()];
-        self.calls.during("poll_cq", || self.cq.poll(&mut out)).map(drop)
+        self.cq.poll(&mut out).map(drop)
     }
 
     /// Sends without completions, and one with, of which the name is returned
@@ -316,7 +311,7 @@ impl Station {
     }
 
     pub(crate) fn runtime(&self) -> &Arc<dyn Runtime> {
-        self.calls.runtime()
+        &self.runtime
     }
 
     async fn completion(
@@ -327,7 +322,7 @@ impl Station {
         if let Some(at) = self.stashed.iter().position(|completion| is_wanted(completion.opcode)) {
             return Ok(self.stashed.remove(at).expect("it was just found"));
         }
-        let runtime = Arc::clone(self.calls.runtime());
+        let runtime = Arc::clone(&self.runtime);
         loop {
             let mut out = [Completion::default()];
             let polled = poll_fn(|cx| self.cq.poll_completions(cx, &mut out));
@@ -346,7 +341,7 @@ impl Station {
 impl Drop for Station {
     fn drop(&mut self) {
         // The regions are dropped afterwards, and prove that the device has stopped where the queue pair does not.
-        let _ = self.calls.during("destroy_qp", || self.qp.destroy());
+        let _ = self.qp.destroy();
     }
 }
 

@@ -2,7 +2,6 @@
 //!
 //! A bound of the machine shows only where the cables together carry less than the sum of what each carries alone.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{try_join, try_join_all};
@@ -115,8 +114,8 @@ async fn once(lab: &mut Lab<'_>, flow: &Flow, cables: &[usize]) -> Result<f64, C
         else {
             return Err(CalibrateError::NotCalibrate);
         };
-        let opened = lab.calls.during("alloc_pd", || lab.machine.open_cable(*cable)).map_err(fail)?;
-        let station = Station::new(&lab.calls, &Arc::new(opened), frames, len).map_err(fail)?;
+        let opened = lab.open_cable(*cable).map_err(fail)?;
+        let station = Station::new(&lab.runtime, &opened, frames, len).map_err(fail)?;
         lab.ask(Request::Connect { address: station.address() }).await?;
         station.connect(&peer).map_err(fail)?;
         lab.ask(Request::Keep).await?;

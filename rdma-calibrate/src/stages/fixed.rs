@@ -49,7 +49,7 @@ fn port(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
 }
 
 fn memory(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
-    let register = |len| Memory::register(&lab.calls, &lab.device, 0, len, ALL_ACCESS);
+    let register = |len| Memory::register(&lab.device, 0, len, ALL_ACCESS);
     let refused = [1, LONG].map(|len| Some((len, register(len).err()?)));
     let (one, other) = (register(4096).map_err(fail)?, register(4096).map_err(fail)?);
     let repeats = one.lkey() == other.lkey();
@@ -67,10 +67,10 @@ fn memory(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
 }
 
 fn queue_pairs(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
-    let cq = lab.calls.during("create_cq", || lab.device.create_cq(16)).map_err(fail)?;
+    let cq = lab.device.create_cq(16).map_err(fail)?;
     let create = |qp_type| {
         let init = QpInit { qp_type, ..QpInit::with_frames(8) };
-        lab.calls.during("create_qp", || cq.create_qp(&init))
+        cq.create_qp(&init)
     };
     let other = [QpType::Rc, QpType::Ud].into_iter().find_map(|qp_type| match create(qp_type) {
         Err(Error { cause: Cause::Unsupported, .. }) => None,
@@ -155,7 +155,7 @@ async fn reset(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let Reply::Made { address: peer } = lab.ask(Request::Make { frames: 64, len: 1 << 16 }).await? else {
         return Err(CalibrateError::NotCalibrate);
     };
-    let mut station = Station::new(&lab.calls, &lab.device, 64, 1 << 16).map_err(fail)?;
+    let mut station = Station::new(&lab.runtime, &lab.device, 64, 1 << 16).map_err(fail)?;
     station.connect(&peer).map_err(fail)?;
     let anew = station
         .modify(Transition::Reset)

@@ -64,7 +64,7 @@ pub(super) fn skip(lab: &mut Lab<'_>) {
 
 /// Why this port refuses the transition to RTR, tried with a peer that does not exist
 fn refusal(lab: &Lab<'_>) -> Option<Cause> {
-    let station = Station::new(&lab.calls, &lab.device, 16, 1 << 14).ok()?;
+    let station = Station::new(&lab.runtime, &lab.device, 16, 1 << 14).ok()?;
     station.connect(&nowhere(&station.address())).err().map(|error| error.cause)
 }
 

@@ -18,10 +18,10 @@ const MOST_REGIONS: usize = 256;
 pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     lab.ask(Request::Drop).await?;
     let fail = |error| CalibrateError::Verb { stage: "limits", error };
-    let cq = lab.calls.during("create_cq", || lab.device.create_cq(16)).map_err(fail)?;
+    let cq = lab.device.create_cq(16).map_err(fail)?;
     let mut pairs = Vec::new();
     while pairs.len() < MOST
-        && let Ok(qp) = lab.calls.during("create_qp", || cq.create_qp(&QpInit::with_frames(1)))
+        && let Ok(qp) = cq.create_qp(&QpInit::with_frames(1))
     {
         pairs.push(qp);
     }
@@ -30,9 +30,9 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         count => lab.findings.decide("caps.max_qp", count),
     }
     drop((pairs, cq));
-    let cqs = count(MOST, || lab.calls.during("create_cq", || lab.device.create_cq(16)));
+    let cqs = count(MOST, || lab.device.create_cq(16));
     enter(lab, "caps.max_cq", cqs);
-    let regions = count(MOST_REGIONS, || Memory::register(&lab.calls, &lab.device, 0, FRAME, ALL_ACCESS));
+    let regions = count(MOST_REGIONS, || Memory::register(&lab.device, 0, FRAME, ALL_ACCESS));
     enter(lab, "caps.max_mr", regions);
     // The calibration has a protection domain of its own.
     let domains = count(MOST - 1, || lab.open(Path::default())).map(|count| count + 1);

@@ -14,9 +14,8 @@ const COARSEST: usize = 16 << 10;
 /// Decides the alignment, and which rights memory needs
 pub(super) fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let fail = |error| CalibrateError::Verb { stage: STAGE, error };
-    let register = |lab: &Lab<'_>, offset, access| {
-        Memory::register(&lab.calls, &lab.device, offset, 4096, access).map(drop)
-    };
+    let register =
+        |lab: &Lab<'_>, offset, access| Memory::register(&lab.device, offset, 4096, access).map(drop);
     let alone = register(lab, 0, Access::LOCAL_WRITE);
     if alone.is_err() {
         register(lab, 0, ALL_ACCESS).map_err(fail)?;
@@ -50,22 +49,22 @@ pub(super) fn after_error(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let fit = |lab: &Lab<'_>| {
         let mut regions = Vec::new();
         while regions.len() < max + 1
-            && let Ok(memory) = Memory::register(&lab.calls, &lab.device, 0, 4096, ALL_ACCESS)
+            && let Ok(memory) = Memory::register(&lab.device, 0, 4096, ALL_ACCESS)
         {
             regions.push(memory);
         }
         regions.len()
     };
     let before = fit(lab);
-    let cq = lab.calls.during("create_cq", || lab.device.create_cq(16)).map_err(fail)?;
-    let qp = lab.calls.during("create_qp", || cq.create_qp(&QpInit::with_frames(16))).map_err(fail)?;
-    let region = Memory::register(&lab.calls, &lab.device, 0, 4096, ALL_ACCESS).map_err(fail)?;
-    lab.calls.during("modify_qp", || qp.modify(Transition::Error)).map_err(fail)?;
+    let cq = lab.device.create_cq(16).map_err(fail)?;
+    let qp = cq.create_qp(&QpInit::with_frames(16)).map_err(fail)?;
+    let region = Memory::register(&lab.device, 0, 4096, ALL_ACCESS).map_err(fail)?;
+    qp.modify(Transition::Error).map_err(fail)?;
     drop((region, qp, cq));
     // Each registration of this count stays counted, too, if mappings are kept: the first one tells.
     let mut held = Vec::new();
     while held.len() < before
-        && let Ok(memory) = Memory::register(&lab.calls, &lab.device, 0, 4096, ALL_ACCESS)
+        && let Ok(memory) = Memory::register(&lab.device, 0, 4096, ALL_ACCESS)
     {
         held.push(memory);
     }

@@ -63,7 +63,7 @@ async fn readiness(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let Reply::Made { address: peer } = lab.ask(Request::Make { frames: 64, len: 1 << 16 }).await? else {
         return Err(CalibrateError::NotCalibrate);
     };
-    let mut station = Station::new(&lab.calls, &lab.device, READINESS, 1 << 14).map_err(fail)?;
+    let mut station = Station::new(&lab.runtime, &lab.device, READINESS, 1 << 14).map_err(fail)?;
     station.connect(&peer).map_err(fail)?;
     let sent = station.send(8);
     lab.rest(MOMENT).await;
@@ -82,7 +82,7 @@ async fn pairing(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let device = Arc::clone(&lab.device);
     let (mut named, peer) = lab.half_pair(STAGE, &device, PAIRING, 1 << 14).await?;
     named.connect(&peer).map_err(fail)?;
-    let mut stranger = Station::new(&lab.calls, &lab.device, 16, 1 << 14).map_err(fail)?;
+    let mut stranger = Station::new(&lab.runtime, &lab.device, 16, 1 << 14).map_err(fail)?;
     stranger.connect(&peer).map_err(fail)?;
     lab.ask(Request::Recv { count: 1, len: 8 }).await?;
     stranger.send(8).map_err(fail)?;

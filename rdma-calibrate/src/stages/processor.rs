@@ -47,7 +47,7 @@ struct Costs {
 pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let (post_recv, post_send) = posts(lab).await?;
     let poll = polls(lab).await?;
-    let (copy, reduce) = work(&**lab.calls.runtime());
+    let (copy, reduce) = work(&*lab.runtime);
     let wake_ups = WakeUps::of(wake_ups(lab).await);
     let costs = Costs { post_recv, post_send, poll, copy, reduce, wake_ups };
     let is_polling = lab.machine.is_polling();
@@ -167,7 +167,7 @@ fn median_of(runtime: &dyn Runtime, mut work: impl FnMut()) -> f64 {
 
 /// The times of wake-ups of a task by another one; a few if none takes time
 async fn wake_ups(lab: &Lab<'_>) -> Vec<f64> {
-    let runtime = lab.calls.runtime();
+    let runtime = &lab.runtime;
     // What the task has called before takes its time first.
     wake_up(runtime).await;
     let start = lab.now();
@@ -232,7 +232,7 @@ async fn cores(lab: &mut Lab<'_>, copy_ns: f64) {
         lab.findings.decide(FIELD, cores);
         lab.findings.profile.remark(FIELD, "the system states it");
     } else if copy_ns > 0.0 {
-        let runtime = lab.calls.runtime();
+        let runtime = &lab.runtime;
         match most_at_once(runtime, TASKS, BYTES).await {
             TASKS => {
                 lab.findings.decide(FIELD, 0);

@@ -83,13 +83,13 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
 async fn station(lab: &mut Lab<'_>, frames: u32, len: usize) -> Result<Station, CalibrateError> {
     let is_early = lab.findings.profile.value("rules.early_receives").as_deref() == Some("from-init");
     if is_early {
-        let made = Station::new(&lab.calls, &lab.device, frames, len);
+        let made = Station::new(&lab.runtime, &lab.device, frames, len);
         return made.map_err(|error| CalibrateError::Verb { stage: STAGE, error });
     }
     let device = Arc::clone(&lab.device);
     // The peer keeps a small one.
     let (_, peer) = lab.half_pair(STAGE, &device, 1, 1 << 14).await?;
-    let made = Station::new(&lab.calls, &lab.device, frames, len);
+    let made = Station::new(&lab.runtime, &lab.device, frames, len);
     let station = made.map_err(|error| CalibrateError::Verb { stage: STAGE, error })?;
     station.connect(&peer).map_err(|error| CalibrateError::Verb { stage: STAGE, error })?;
     Ok(station)

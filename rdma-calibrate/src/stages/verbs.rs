@@ -110,28 +110,27 @@ async fn round(lab: &mut Lab<'_>) -> Result<Round, CalibrateError> {
     };
     let (device, open) = lab.time(|| lab.open(Path::default())).await;
     let device = device.map_err(fail)?;
-    let (cq, create_cq) = lab.time(|| lab.calls.during("create_cq", || device.create_cq(64))).await;
+    let (cq, create_cq) = lab.time(|| device.create_cq(64)).await;
     let cq = cq.map_err(fail)?;
     let init = QpInit::with_frames(64);
-    let (qp, create_qp) = lab.time(|| lab.calls.during("create_qp", || cq.create_qp(&init))).await;
+    let (qp, create_qp) = lab.time(|| cq.create_qp(&init)).await;
     let mut qp = qp.map_err(fail)?;
-    let modify = |to| lab.calls.during("modify_qp", || qp.modify(to));
-    let (changed, rtr) = lab.time(|| modify(Transition::ReadyToReceive { peer })).await;
+    let (changed, rtr) = lab.time(|| qp.modify(Transition::ReadyToReceive { peer })).await;
     changed.map_err(fail)?;
-    let (changed, rts) = lab.time(|| modify(Transition::ReadyToSend)).await;
+    let (changed, rts) = lab.time(|| qp.modify(Transition::ReadyToSend)).await;
     changed.map_err(fail)?;
-    let mut small = Memory::mapped(&lab.calls, PAGE).map_err(fail)?;
+    let mut small = Memory::mapped(PAGE).map_err(fail)?;
     let (registered, register_small) = lab.time(|| small.register_all(&device)).await;
     registered.map_err(fail)?;
-    let mut large = Memory::mapped(&lab.calls, PAGES * PAGE).map_err(fail)?;
+    let mut large = Memory::mapped(PAGES * PAGE).map_err(fail)?;
     let (registered, register_large) = lab.time(|| large.register_all(&device)).await;
     registered.map_err(fail)?;
-    let (_, destroy_qp) = lab.time(|| lab.calls.during("destroy_qp", || qp.destroy())).await;
+    let (_, destroy_qp) = lab.time(|| qp.destroy()).await;
     let (_, deregister_small) = lab.time(|| small.deregister()).await;
     let (_, deregister_large) = lab.time(|| large.deregister()).await;
     drop((qp, small, large));
-    let ((), destroy_cq) = lab.time(|| lab.calls.during("destroy_cq", || drop(cq))).await;
-    let ((), close) = lab.time(|| lab.calls.during("dealloc_pd", || drop(device))).await;
+    let ((), destroy_cq) = lab.time(|| drop(cq)).await;
+    let ((), close) = lab.time(|| drop(device)).await;
     let took = [
         open,
         create_cq,

@@ -1,0 +1,160 @@
+//! A device of which each verb is noted while it is called, for a thread that watches whether one hangs
+#![allow(unsafe_code, reason = "forwards the unsafe methods of the traits")]
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use rdma_core::{
+    Access, AnyCompletionQueue, AnyDevice, AnyMemoryRegion, AnyQueuePair, Caps, Completion, CompletionQueue,
+    Device, Error, Gid, Lkey, MemoryRegion, PortStatus, QpAddress, QpCapacity, QpInit, QpState, QueuePair,
+    RecvRequest, Rkey, SendRequest, Teardown, Transition,
+};
+
+use crate::calls::Calls;
+
+/// Opens a device by `open`, and notes that verb and each one of the device in `calls`
+pub(crate) fn open_watched(
+    calls: &Arc<Calls>,
+    open: impl FnOnce() -> Result<AnyDevice, Error>,
+) -> Result<AnyDevice, Error> {
+    let inner = calls.during("alloc_pd", open)?;
+    Ok(AnyDevice::new(Watched::new(inner, "dealloc_pd", calls)))
+}
+
+/// A device or one of its objects
+struct Watched<T> {
+    /// `None` once it is being dropped.
+    inner: Option<T>,
+    /// The verb of the drop
+    ends_by: &'static str,
+    calls: Arc<Calls>,
+}
+
+impl<T> Watched<T> {
+    fn new(inner: T, ends_by: &'static str, calls: &Arc<Calls>) -> Self {
+        Self { inner: Some(inner), ends_by, calls: Arc::clone(calls) }
+    }
+
+    fn inner(&self) -> &T {
+        self.inner.as_ref().expect("it is there until it is dropped")
+    }
+
+    fn inner_mut(&mut self) -> &mut T {
+        self.inner.as_mut().expect("it is there until it is dropped")
+    }
+}
+
+impl<T> Drop for Watched<T> {
+    fn drop(&mut self) {
+        let inner = self.inner.take();
+        self.calls.during(self.ends_by, || drop(inner));
+    }
+}
+
+/// Methods that call those of the object inside, noted as a verb
+macro_rules! forward {
+    ($($verb:literal: fn $method:ident(&self $(, $argument:ident: $type:ty)*) -> $output:ty;)+) => {$(
+        fn $method(&self $(, $argument: $type)*) -> $output {
+            self.calls.during($verb, || self.inner().$method($($argument),*))
+        }
+    )+};
+}
+
+// SAFETY: every promise is kept by the device inside, to which each call is forwarded unchanged.
+unsafe impl Device for Watched<AnyDevice> {
+    type Mr = Watched<AnyMemoryRegion>;
+    type Cq = Watched<AnyCompletionQueue>;
+
+    forward! {
+        "query_port": fn port(&self) -> Result<PortStatus, Error>;
+        "query_gid": fn gids(&self) -> Result<Vec<Gid>, Error>;
+    }
+
+    fn name(&self) -> &str {
+        self.inner().name()
+    }
+
+    fn caps(&self) -> &Caps {
+        self.inner().caps()
+    }
+
+    fn watch_port(&self, waker: Waker) -> bool {
+        self.inner().watch_port(waker)
+    }
+
+    fn create_cq(&self, depth: u32) -> Result<Watched<AnyCompletionQueue>, Error> {
+        let created = self.calls.during("create_cq", || self.inner().create_cq(depth))?;
+        Ok(Watched::new(created, "destroy_cq", &self.calls))
+    }
+
+    unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<Watched<AnyMemoryRegion>, Error> {
+        // SAFETY: the caller keeps the same contract.
+        let registered = self.calls.during("reg_mr", || unsafe { self.inner().register(mem, access) })?;
+        Ok(Watched::new(registered, "dereg_mr", &self.calls))
+    }
+}
+
+impl MemoryRegion for Watched<AnyMemoryRegion> {
+    fn base(&self) -> u64 {
+        self.inner().base()
+    }
+
+    fn lkey(&self) -> Lkey {
+        self.inner().lkey()
+    }
+
+    fn rkey(&self) -> Option<Rkey> {
+        self.inner().rkey()
+    }
+
+    fn deregister(&mut self) -> Teardown {
+        let calls = Arc::clone(&self.calls);
+        calls.during("dereg_mr", || self.inner_mut().deregister())
+    }
+}
+
+impl CompletionQueue for Watched<AnyCompletionQueue> {
+    type Qp = Watched<AnyQueuePair>;
+
+    forward! {
+        "poll_cq": fn poll(&self, out: &mut [Completion]) -> Result<usize, Error>;
+        "poll_cq": fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>>;
+    }
+
+    fn create_qp(&self, init: &QpInit) -> Result<Watched<AnyQueuePair>, Error> {
+        let created = self.calls.during("create_qp", || self.inner().create_qp(init))?;
+        Ok(Watched::new(created, "destroy_qp", &self.calls))
+    }
+}
+
+impl QueuePair for Watched<AnyQueuePair> {
+    forward! {
+        "query_qp": fn state(&self) -> QpState;
+        "modify_qp": fn modify(&self, to: Transition) -> Result<(), Error>;
+        "modify_qp": fn connect(&self, peer: &QpAddress) -> Result<(), Error>;
+    }
+
+    fn address(&self) -> QpAddress {
+        self.inner().address()
+    }
+
+    fn capacity(&self) -> QpCapacity {
+        self.inner().capacity()
+    }
+
+    unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
+        // SAFETY: the caller keeps the same contract.
+        self.calls.during("post_send", || unsafe { self.inner().post_send(request) })
+    }
+
+    unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
+        // SAFETY: the caller keeps the same contract.
+        self.calls.during("post_recv", || unsafe { self.inner().post_recv(request) })
+    }
+
+    fn destroy(&mut self) -> Teardown {
+        let calls = Arc::clone(&self.calls);
+        calls.during("destroy_qp", || self.inner_mut().destroy())
+    }
+}
