@@ -119,6 +119,16 @@ impl<D: Device> BareQp<D> {
         &self.device
     }
 
+    /// The ranges of the requests whose completion has not been taken yet, in the order of the posts
+    pub fn posted(&self) -> impl Iterator<Item = (Opcode, Range<usize>)> {
+        self.posted.iter().map(|posted| (posted.opcode, posted.range.clone()))
+    }
+
+    /// The length of the arena in bytes
+    pub fn arena_len(&self) -> usize {
+        self.arena.as_ref().map_or(0, Arena::len)
+    }
+
     /// Sends a range of the arena
     ///
     /// # Errors
@@ -263,7 +273,10 @@ impl<D: Device> BareQp<D> {
 
 impl<D: Device> Drop for BareQp<D> {
     fn drop(&mut self) {
-        if self.qp.destroy() == Teardown::Unknown && !self.posted.is_empty() {
+        let is_proven = self.qp.destroy() == Teardown::Quiesced || self.posted.is_empty();
+        // Else the region proves that the device has stopped, if it can be deregistered.
+        let is_over = |region: &mut D::Mr| is_proven || region.deregister() == Teardown::Quiesced;
+        if !self.region.as_mut().is_none_or(is_over) {
             std::mem::forget((self.region.take(), self.arena.take()));
         }
         drop(self.region.take());

@@ -4,6 +4,7 @@ use std::time::Duration;
 use rdma_core::PortStatus;
 use rdma_sim::profile::{Decided, Profile};
 
+use crate::conformance::Behaviour;
 use crate::plan::{How, PLAN};
 use crate::rule_plan::UNCHECKED_RULES;
 
@@ -35,6 +36,8 @@ pub struct Findings {
     pub rules: Vec<RuleFinding>,
     /// Rules that no field of the model switches and that were not tested, by their names in the catalogue, each with the reason
     pub untested_rules: Vec<(&'static str, String)>,
+    /// Behaviours that programs rely on, with the expectations that follow from the rules above
+    pub behaviours: Vec<Behaviour>,
     /// That the calibration has wedged the port, with the remedy: no program connects over it
     pub wedged: Option<String>,
 }
@@ -111,6 +114,7 @@ impl Findings {
             figures: Vec::new(),
             rules: Vec::new(),
             untested_rules: Vec::new(),
+            behaviours: Vec::new(),
             wedged: None,
         }
     }

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod calls;
+mod conformance;
 mod control;
 mod error;
 mod findings;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use self::calls::Calls;
+pub use self::conformance::{BEHAVIOURS, Behaviour, Expectations, Verdict};
 pub use self::error::CalibrateError;
 pub use self::findings::{CableRates, Findings, Goodput, RoundTrips, RuleFinding};
 pub use self::machine::{Machine, Path};
@@ -32,6 +34,7 @@ pub use self::plan::{How, PLAN, Plan};
 pub use self::rule_plan::{CHECKED_RULES, UNCHECKED_RULES};
 pub use self::serve::{serve, serve_watched};
 
+use self::conformance::Mode;
 use self::control::Stream;
 use self::lab::Lab;
 
@@ -73,6 +76,32 @@ pub async fn calibrate_watched(
     calls: &Arc<Calls>,
 ) -> Result<Findings, CalibrateError> {
     calibrate_over(machine, &mut stream, options, calls).await
+}
+
+/// Tries every behaviour of the conformance body on the device of `machine`, with a peer that [serves](serve) at the other end of `stream`
+///
+/// Two transitions to RTR fail by it on Apple's device. The last behaviour sets a queue pair to the error state, if
+/// [`Options::error_state`] is set. Leaves no object, however it ends.
+///
+/// # Errors
+///
+/// As [`calibrate`], but a verb that fails is the verdict of its behaviour.
+///
+/// # Cancel safety
+///
+/// As [`calibrate`].
+pub async fn conform(
+    machine: &dyn Machine,
+    mut stream: impl AsyncRead + AsyncWrite + Send + Unpin,
+    options: &Options,
+    calls: &Arc<Calls>,
+) -> Result<Vec<Behaviour>, CalibrateError> {
+    let mut lab = Lab::connect(machine, &mut stream, calls).await?;
+    let mode = Mode { failing_transitions: true, error_state: options.error_state };
+    match conformance::run(&mut lab, mode).await {
+        Ok(behaviours) => lab.finish().await.map(|_| behaviours),
+        Err(error) => Err(lab.explain(error).await),
+    }
 }
 
 async fn calibrate_over(

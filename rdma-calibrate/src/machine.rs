@@ -2,6 +2,8 @@ use std::sync::Arc;
 
 use rdma_core::{AnyDevice, Error, Runtime};
 
+use crate::conformance::Expectations;
+
 /// A side of a calibration: a device, and a clock
 pub trait Machine: Send + Sync {
     /// Opens the device; transitions to RTR of its queue pairs have these attributes
@@ -42,6 +44,11 @@ pub trait Machine: Send + Sync {
     /// Called when the experiments called `name` begin, the first `number` being 1 and the last one `count`: for a display of progress
     fn begins(&self, name: &'static str, number: usize, count: usize) {
         let _ = (name, number, count);
+    }
+
+    /// What kind of device it is, for the conformance body; by default Apple's, or a network adapter if it has one-sided operations
+    fn expectations(&self) -> Option<Expectations> {
+        None
     }
 
     /// The fields that the backend decides itself, before the device is asked: `rules.multi_sge`

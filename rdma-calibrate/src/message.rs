@@ -3,8 +3,10 @@
 use rdma_core::{QpAddress, Status};
 use serde::{Deserialize, Serialize};
 
+use crate::conformance::{Act, Acted, Refusal};
+
 /// The version of the conversation: sides of different versions part at once
-pub const VERSION: u64 = 3;
+pub const VERSION: u64 = 4;
 
 /// The first line of each side
 #[derive(Debug, Deserialize, Serialize)]
@@ -48,6 +50,8 @@ pub(crate) enum Request {
     Take,
     /// Destroys all queue pairs
     Drop,
+    /// Does something for the conformance body, with a queue pair of this number
+    Act { qp: u32, act: Act },
     /// The end
     Bye,
 }
@@ -76,4 +80,5 @@ pub(crate) enum Reply {
     Made { address: QpAddress },
     Received { statuses: Vec<Status> },
     Took { nanoseconds: Vec<u64> },
+    Acted(Result<Acted, Refusal>),
 }

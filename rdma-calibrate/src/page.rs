@@ -6,6 +6,7 @@ use rdma_sim::Model;
 use rdma_sim::catalogue::{self, Rule};
 use rdma_sim::profile::{Decided, Profile};
 
+use crate::conformance::{Behaviour, Verdict};
 use crate::findings::{CableRates, Findings, Goodput, RoundTrips, RuleFinding};
 use crate::plan::PLAN;
 
@@ -39,6 +40,24 @@ impl Findings {
         for (name, why) in &self.untested_rules {
             let _ = writeln!(open, "| rule {name} | not tested | {why} |");
         }
+        let mut passed = 0;
+        for Behaviour { name, verdict } in &self.behaviours {
+            let _ = match verdict {
+                Verdict::Passed => {
+                    passed += 1;
+                    Ok(())
+                }
+                Verdict::Failed(instead) => {
+                    writeln!(contradicted, "| behaviour `{name}` | {instead} | | | |")
+                }
+                Verdict::Skipped(why) => writeln!(open, "| behaviour `{name}` | not tried | {why} |"),
+            };
+        }
+        let _ = writeln!(
+            confirmed,
+            "| behaviours that programs rely on | {passed} of {} |",
+            self.behaviours.len()
+        );
         let simulated = self.simulated.as_ref().map_or_else(String::new, |profile| {
             format!("**The device was simulated, under profile `{profile}`: nothing here was measured on a Mac.** ")
         });
@@ -110,8 +129,8 @@ impl Findings {
         self.profile.value(field).unwrap_or_default()
     }
 
-    /// The fields that were found to differ from the simulator, by more than a measurement does, and the rules without a field that the
-    /// device does not follow
+    /// The fields that were found to differ from the simulator, by more than a measurement does, the rules without a field that the
+    /// device does not follow, and the behaviours that it does not have
     pub fn contradictions(&self) -> Vec<&'static str> {
         let base = Profile::named(self.profile.base()).expect("the base is a profile of the simulator");
         let is_other = |name: &str, value: &str| differ(value, &base.value(name).unwrap_or_default());
@@ -119,7 +138,8 @@ impl Findings {
         let measured = differing.filter(|(name, _)| self.profile.decided(name) == Some(Decided::Measured));
         let fields = measured.filter(|(name, value)| is_other(name, value)).map(|(name, _)| name);
         let rules = self.rules.iter().filter(|found| found.instead.is_some()).map(|found| found.rule);
-        fields.chain(rules).collect()
+        let failed = self.behaviours.iter().filter(|found| matches!(found.verdict, Verdict::Failed(_)));
+        fields.chain(rules).chain(failed.map(|found| found.name)).collect()
     }
 }
 

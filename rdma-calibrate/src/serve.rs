@@ -11,6 +11,7 @@ use rdma_core::{AnyDevice, Device as _, Error, PortState};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::calls::Calls;
+use crate::conformance::Queues;
 use crate::control::{Control, Stream};
 use crate::error::CalibrateError;
 use crate::machine::{Machine, Path};
@@ -71,7 +72,14 @@ async fn serve_over(
     let mut control = Control::handshake(stream, &*runtime).await?;
     let opened = open(machine, calls);
     let mut answers = match opened {
-        Ok(device) => Answers { machine, device, calls, station: None, resting: VecDeque::new() },
+        Ok(device) => Answers {
+            machine,
+            device,
+            calls,
+            station: None,
+            resting: VecDeque::new(),
+            queues: Queues::default(),
+        },
         Err(error) => {
             let error = CalibrateError::Device(error);
             let _: Request = control.receive(&*runtime, IDLE).await?;
@@ -117,6 +125,8 @@ struct Answers<'a> {
     calls: &'a Arc<Calls>,
     station: Option<Station>,
     resting: VecDeque<Station>,
+    /// Of the conformance body
+    queues: Queues,
 }
 
 impl Answers<'_> {
@@ -238,6 +248,10 @@ impl Answers<'_> {
             Request::Drop => {
                 self.station = None;
                 self.resting.clear();
+            }
+            Request::Act { qp, act } => {
+                let runtime = &**self.calls.runtime();
+                return Ok(Reply::Acted(self.queues.act(&self.device, runtime, qp, act).await));
             }
             Request::Bye => (),
         }

@@ -80,7 +80,12 @@ impl Memory {
         self.region.as_ref().map(AnyMemoryRegion::lkey)
     }
 
-    fn sge(&self, range: &Range<usize>) -> Sge {
+    /// Whether peers could name the region
+    pub(crate) fn has_rkey(&self) -> bool {
+        self.region.as_ref().is_some_and(|region| region.rkey().is_some())
+    }
+
+    pub(crate) fn sge(&self, range: &Range<usize>) -> Sge {
         let region = self.region.as_ref().expect("the region is there until it is dropped");
         let len = self.arena.as_ref().map_or(0, Arena::len);
         assert!(range.start <= range.end && range.end <= len, "{range:?} is not in the memory");

@@ -1,6 +1,5 @@
-//! Support for tests and benchmarks: pairs of simulated Macs, processes of a fabric, conformance and fuzz bodies
+//! Support for tests and benchmarks: pairs of simulated Macs, processes of a fabric, and fuzz bodies
 
-pub mod conformance;
 mod drop_after;
 pub mod files;
 pub mod fuzz;
@@ -14,7 +13,7 @@ pub mod oracle;
 mod pair;
 mod panics;
 mod raw;
-pub mod remote;
+
 #[cfg(unix)]
 pub mod stub;
 

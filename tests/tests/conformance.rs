@@ -1,52 +1,91 @@
-//! The conformance body on the arms that every machine has: the simulator, the real path over the simulated provider, and TCP
-
-#![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
+//! The conformance body of `rdma-calibrate` on the simulator, on TCP, and on a genuine provider
+//!
+//! Over the C ABI of the simulated provider it runs with each hidden device of that crate, and between processes in the tests of the
+//! tool.
 
 use std::env;
-use std::ffi::{CStr, c_char, c_int};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use rdma_core::Error;
-
+use futures::future::join;
+use rdma_async::TokioRuntime;
+use rdma_calibrate::{
+    BEHAVIOURS, Behaviour, Calls, Expectations, Machine, Options, Path, Verdict, conform, serve,
+};
+use rdma_core::{AnyDevice, Error, Runtime};
 use rdma_sim::rules::{QueueGrant, QueueReadBack};
-use rdma_sim::{Choices as _, Driver, Model, Seeded, Sim, SimDevice};
+use rdma_sim::{Choices as _, Model, Net, Seeded, Sim};
 use rdma_tb5::{OpenError, OpenOptions, Provider, VerbsDevice};
 use rdma_tcp::{TcpDevice, TcpOptions};
 use rdma_tests::DEVICE;
-use rdma_tests::conformance::{Arm, BEHAVIOURS, Expectations, Verdict, run};
-use rdma_tests::hosts::library;
-use rdma_tests::remote::LocalDevice;
+use tokio::io::{AsyncRead, AsyncWrite};
 
-/// The simulator behind the traits
-struct Simulated(Driver);
+/// Tries every behaviour, that of the error state too
+async fn conformed<S: AsyncRead + AsyncWrite + Send + Unpin>(
+    [here, there]: [&dyn Machine; 2],
+    [asks, answers]: [S; 2],
+) -> Vec<Behaviour> {
+    let calls = Arc::new(Calls::new(here.runtime()));
+    let options = Options::default().with(false, true);
+    let (found, served) = join(conform(here, asks, &options, &calls), serve(there, answers)).await;
+    served.unwrap_or_else(|error| panic!("{error}"));
+    found.unwrap_or_else(|error| panic!("{error}"))
+}
 
-impl Arm for Simulated {
-    type Device = SimDevice;
+#[track_caller]
+fn assert_conforms(found: &[Behaviour], skipped: &[&str]) {
+    let names: Vec<_> = found.iter().map(|behaviour| behaviour.name).collect();
+    assert_eq!(names, BEHAVIOURS);
+    assert!(names.len() >= 60, "{names:?}");
+    let failed: Vec<_> =
+        found.iter().filter(|behaviour| matches!(behaviour.verdict, Verdict::Failed(_))).collect();
+    assert!(failed.is_empty(), "{failed:#?}");
+    let left: Vec<_> = found.iter().filter(|behaviour| behaviour.verdict != Verdict::Passed).collect();
+    assert_eq!(left.iter().map(|behaviour| behaviour.name).collect::<Vec<_>>(), skipped, "{left:#?}");
+}
 
-    fn open(&self, end: usize) -> Result<SimDevice, Error> {
-        self.0.net().open(["a", "b"][end], DEVICE).map_err(Error::from)
+/// What the verbs of Linux do not have
+const NOT_OF_LINUX: &[&str] = &[
+    "queue_pairs_are_limited",
+    "completion_queues_are_limited",
+    "regions_are_limited",
+    "protection_domains_are_limited",
+    "datagram_queue_pairs_are_refused",
+    "an_unknown_peer_is_not_found",
+    "a_send_queue_fills_up",
+];
+
+struct Simulated(Net, &'static str);
+
+impl Machine for Simulated {
+    fn open(&self, path: Path) -> Result<AnyDevice, Error> {
+        let device = self.0.open(self.1, DEVICE).map_err(Error::from)?;
+        Ok(AnyDevice::new(device.with_path(path.source_index, path.mtu)))
     }
 
-    fn rest(&self, time: Duration) {
-        self.0.advance_to(self.0.now() + time);
+    fn runtime(&self) -> Arc<dyn Runtime> {
+        self.0.host(self.1).runtime()
     }
 }
 
-fn assert_conforms(verdicts: &[(&str, Verdict)], expected: usize) {
-    let failed: Vec<_> =
-        verdicts.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Failed(_))).collect();
-    assert!(failed.is_empty(), "{failed:#?}");
-    let passed = verdicts.iter().filter(|(_, verdict)| *verdict == Verdict::Passed).count();
-    assert_eq!(passed, expected, "{verdicts:#?}");
+fn simulated(model: Model) -> Vec<Behaviour> {
+    let run = Sim::new().seed(1).model(model).run(async |net| {
+        let (asks, answers) = net.tcp();
+        let [a, b] = ["a", "b"].map(|host| Simulated(net.clone(), host));
+        conformed([&a, &b], [asks, answers]).await
+    });
+    assert!(run.leaks.is_empty(), "{}", run.leaks);
+    run.value
 }
 
 #[test]
 fn the_simulator_conforms() {
-    assert!(BEHAVIOURS.len() >= 60, "{} behaviours", BEHAVIOURS.len());
-    let verdicts = run(|| Simulated(Driver::new(Sim::new().seed(1), drop).unwrap()));
-    assert_conforms(&verdicts, BEHAVIOURS.len());
+    assert_conforms(&simulated(Model::tb5()), &[]);
+    // Nor does an adapter count frames.
+    let found = simulated(Model::roce());
+    let skipped = found.iter().filter(|behaviour| matches!(behaviour.verdict, Verdict::Skipped(_))).count();
+    let passed = found.iter().filter(|behaviour| behaviour.verdict == Verdict::Passed).count();
+    assert_eq!((skipped, passed), (NOT_OF_LINUX.len() + 3, BEHAVIOURS.len() - skipped), "{found:#?}");
 }
 
 /// Twenty-four random grants, which give more, less or exactly what was asked for, and report that, or something else.
@@ -68,10 +107,7 @@ fn the_simulator_conforms_whatever_depth_it_grants() {
             (_, 1) => QueueReadBack::Asked,
             _ => QueueReadBack::Limit,
         };
-        let fresh = || Simulated(Driver::new(Sim::new().seed(1).model(model.clone()), drop).unwrap());
-        let verdicts = run(fresh);
-        let failed: Vec<_> = verdicts.iter().filter(|(_, verdict)| *verdict != Verdict::Passed).collect();
-        assert!(failed.is_empty(), "{:?}: {failed:#?}", model.rules);
+        assert_conforms(&simulated(model), &[]);
     }
 }
 
@@ -80,116 +116,80 @@ fn the_simulator_conforms_whatever_depth_it_grants() {
 fn a_device_that_takes_less_than_it_says_does_not_conform() {
     let mut model = Model::tb5();
     (model.rules.queue_grant, model.rules.queue_read_back) = (QueueGrant::Fixed(64), QueueReadBack::Limit);
-    let verdicts = run(|| Simulated(Driver::new(Sim::new().seed(1).model(model.clone()), drop).unwrap()));
-    let verdict = verdicts.iter().find(|(name, _)| *name == "what_was_asked_for_or_reported_fits");
-    let (_, Verdict::Failed(why)) = verdict.unwrap() else { panic!("{verdicts:#?}") };
+    let found = simulated(model);
+    let verdict = found.iter().find(|behaviour| behaviour.name == "what_was_asked_for_or_reported_fits");
+    let Verdict::Failed(why) = &verdict.unwrap().verdict else { panic!("{found:#?}") };
     assert!(why.contains("asked for 200, reported 4095"), "{why}");
 }
 
-/// `VerbsDevice` over the C ABI of the simulated provider, loaded as a program would
-struct OverTheAbi {
-    provider: Arc<Provider>,
-    rest: unsafe extern "C" fn(u64),
+/// TCP on the loopback interface; each device that is opened is one of its own
+struct OverTcp(Arc<TokioRuntime>);
+
+impl Machine for OverTcp {
+    fn open(&self, _: Path) -> Result<AnyDevice, Error> {
+        let address = (Ipv4Addr::LOCALHOST, 0).into();
+        let device = TcpDevice::bind(address, TcpOptions::new()).unwrap_or_else(|error| panic!("{error}"));
+        Ok(AnyDevice::new(device))
+    }
+
+    fn runtime(&self) -> Arc<dyn Runtime> {
+        Arc::clone(&self.0) as Arc<dyn Runtime>
+    }
+
+    fn expectations(&self) -> Option<Expectations> {
+        Some(Expectations::TCP)
+    }
 }
 
-impl Arm for OverTheAbi {
-    type Device = VerbsDevice;
+/// Its limits are tested by `rdma-tcp`.
+#[tokio::test]
+async fn the_tcp_device_conforms() {
+    let device = OverTcp(Arc::new(TokioRuntime::current()));
+    let (asks, answers) = tokio::io::duplex(1 << 16);
+    let has_no_datagrams = |name: &&&str| **name != "datagram_queue_pairs_are_refused";
+    let skipped: Vec<_> = NOT_OF_LINUX.iter().filter(has_no_datagrams).copied().collect();
+    assert_conforms(&conformed([&device, &device], [asks, answers]).await, &skipped);
+}
 
-    fn open(&self, end: usize) -> Result<VerbsDevice, Error> {
-        // Destroying a queue pair of the simulator ends all access; this has not been shown on a Mac.
-        let options = OpenOptions::new().trust_destroy(true);
-        match VerbsDevice::open(&self.provider, ["rdma_en2@a", "rdma_en2@b"][end], options) {
-            Ok(device) => Ok(device),
+/// A device of whatever provider this machine has
+struct Genuine {
+    provider: Arc<Provider>,
+    name: String,
+    runtime: Arc<TokioRuntime>,
+}
+
+impl Machine for Genuine {
+    fn open(&self, path: Path) -> Result<AnyDevice, Error> {
+        let options = OpenOptions::new().path_mtu(path.mtu);
+        match VerbsDevice::open(&self.provider, &self.name, options) {
+            Ok(device) => Ok(AnyDevice::new(device)),
             Err(OpenError::Verbs(error)) => Err(error),
             Err(error) => panic!("{error}"),
         }
     }
 
-    fn rest(&self, time: Duration) {
-        // SAFETY: the function has no preconditions.
-        unsafe { (self.rest)(time.as_nanos() as u64) };
-    }
-}
-
-#[test]
-fn the_real_path_conforms_over_the_simulated_provider() {
-    let path = library();
-    // SAFETY: loading the provider has no preconditions; it stays loaded below.
-    let symbols = unsafe { libloading::Library::new(&path) }.unwrap_or_else(|error| panic!("{error}"));
-    // SAFETY: the function has this type.
-    let configure =
-        unsafe { symbols.get::<unsafe extern "C" fn(*const c_char) -> c_int>(b"rdma_sim_configure") };
-    let configure = configure.expect("the provider can be configured");
-    let configuration: &CStr = c"RDMA_SIM_CLOCK=virtual,RDMA_SIM_SEED=3";
-    // SAFETY: the string ends with a zero.
-    assert_eq!(unsafe { configure(configuration.as_ptr()) }, 0);
-    // SAFETY: the function has this type.
-    let rest = unsafe { symbols.get::<unsafe extern "C" fn(u64)>(b"rdma_sim_rest") };
-    let rest = *rest.expect("the provider has a clock");
-    // Never unloaded: `rest` is of it.
-    std::mem::forget(symbols);
-    // SAFETY: this is the simulated provider, which exports verbs.
-    let provider = unsafe { Provider::load_from(&path) }.unwrap();
-    assert!(provider.devices().unwrap().contains(&"rdma_en2@a".to_owned()));
-    let verdicts = run(|| OverTheAbi { provider: Arc::clone(&provider), rest });
-    assert_conforms(&verdicts, BEHAVIOURS.len());
-}
-
-/// TCP on the loopback interface; each device that is opened is one of its own
-struct OverTcp;
-
-impl Arm for OverTcp {
-    type Device = TcpDevice;
-
-    fn open(&self, _: usize) -> Result<TcpDevice, Error> {
-        let address = (Ipv4Addr::LOCALHOST, 0).into();
-        Ok(TcpDevice::bind(address, TcpOptions::new()).unwrap_or_else(|error| panic!("{error}")))
+    fn runtime(&self) -> Arc<dyn Runtime> {
+        Arc::clone(&self.runtime) as Arc<dyn Runtime>
     }
 
-    fn expectations(&self) -> Expectations {
-        // As an adapter, without its reliable queue pairs.
-        Expectations { is_unreliable_only: true, ..Expectations::ADAPTER }
-    }
-}
-
-/// Skipped are `an_unknown_peer_is_not_found`, `a_send_queue_fills_up` and four limits, which `rdma-tcp` tests itself.
-#[test]
-fn the_tcp_device_conforms() {
-    assert_conforms(&run(|| OverTcp), BEHAVIOURS.len() - 6);
-}
-
-/// `VerbsDevice` over whatever provider this machine has: two devices with a cable between them
-struct Genuine([LocalDevice; 2]);
-
-impl Arm for Genuine {
-    type Device = VerbsDevice;
-
-    fn open(&self, end: usize) -> Result<VerbsDevice, Error> {
-        self.0[end].open()
-    }
-
-    fn expectations(&self) -> Expectations {
-        self.0[0].expectations()
+    fn expectations(&self) -> Option<Expectations> {
+        Some(Expectations::LINUX)
     }
 }
 
 /// Needs the environment variable `RDMA_CONFORMANCE_DEVICES`, two names with a comma between: CI runs it over Soft-RoCE in a
-/// virtual machine; rdma-tb5/MACS.md describes a run on a Mac.
-#[test]
-#[expect(clippy::print_stderr, reason = "the verdicts are printed for the engineer who runs this")]
+/// virtual machine. On Macs, `tb5 calibrate` has the body.
+#[tokio::test]
 #[ignore = "needs two devices of a genuine provider, named by RDMA_CONFORMANCE_DEVICES"]
-fn a_genuine_provider_conforms() {
+async fn a_genuine_provider_conforms() {
     let devices = env::var("RDMA_CONFORMANCE_DEVICES").expect("RDMA_CONFORMANCE_DEVICES names two devices");
     let (a, b) = devices.split_once(',').expect("two names with a comma between");
-    let provider = Provider::load().unwrap();
-    let devices = [a, b].map(|name| LocalDevice::new(Arc::clone(&provider), name));
-    let fresh = || Genuine(devices.clone());
-    let verdicts = run(fresh);
-    for (name, verdict) in &verdicts {
-        eprintln!("{name}: {verdict:?}");
-    }
-    let skipped = verdicts.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Skipped(_))).count();
-    assert_conforms(&verdicts, BEHAVIOURS.len() - skipped);
-    let known = if fresh().expectations() == Expectations::TB5 { 0 } else { 7 };
-    assert_eq!(skipped, known, "what Soft-RoCE does not have is known");
+    let (provider, runtime) = (Provider::load().unwrap(), Arc::new(TokioRuntime::current()));
+    let [a, b] = [a, b].map(|name| Genuine {
+        provider: Arc::clone(&provider),
+        name: name.to_owned(),
+        runtime: Arc::clone(&runtime),
+    });
+    let (asks, answers) = tokio::io::duplex(1 << 16);
+    assert_conforms(&conformed([&a, &b], [asks, answers]).await, NOT_OF_LINUX);
 }

@@ -16,8 +16,10 @@ mod queues;
 mod timing;
 mod verbs;
 
+use crate::conformance::{self, Mode};
 use crate::error::CalibrateError;
 use crate::lab::Lab;
+use crate::message::Request;
 use crate::options::Options;
 
 pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), CalibrateError> {
@@ -41,12 +43,21 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
             Stage::Limits => limits::run(lab).await?,
             Stage::Queues => queues::run(lab).await?,
             Stage::Fixed => fixed::run(lab).await?,
+            Stage::Conformance => conform(lab).await?,
             Stage::Failing => failing::run(lab).await?,
             Stage::ErrorState => memory::after_error(lab)?,
             Stage::IdleDeath if lab.findings.wedged.is_some() => idle::skip(lab),
             Stage::IdleDeath => idle::run(lab).await?,
         }
     }
+    Ok(())
+}
+
+/// The conformance body, without what leaves something behind
+async fn conform(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+    lab.ask(Request::Drop).await?;
+    let mode = Mode { failing_transitions: false, error_state: false };
+    lab.findings.behaviours = conformance::run(lab, mode).await?;
     Ok(())
 }
 
@@ -64,13 +75,14 @@ enum Stage {
     Limits,
     Queues,
     Fixed,
+    Conformance,
     Failing,
     ErrorState,
     IdleDeath,
 }
 
 impl Stage {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Memory,
         Self::Connecting,
         // Before the ways of messages, which contain its costs.
@@ -84,6 +96,8 @@ impl Stage {
         Self::Figures,
         Self::Cables,
         Self::Fixed,
+        // Once the rules are known in which devices differ.
+        Self::Conformance,
         Self::Failing,
         Self::IdleDeath,
         // The last: what it leaves behind would be in the way.
@@ -103,6 +117,7 @@ impl Stage {
             Self::Limits => "limits",
             Self::Queues => "queues",
             Self::Fixed => "rules without a field",
+            Self::Conformance => "behaviours",
             Self::Failing => "failures",
             Self::ErrorState => "the error state",
             Self::IdleDeath => "idleness",

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
 use futures::future::join;
@@ -24,7 +24,7 @@ impl Machine for Mac {
         let device = self.0.open(self.1, "rdma_en2").map_err(Error::from)?;
         let device = device.with_path(path.source_index, path.mtu);
         Ok(match self.1 {
-            "a" => AnyDevice::new(Deviant(device, self.2)),
+            "a" => AnyDevice::new(Deviant(device, self.2, LastByte::default())),
             _ => AnyDevice::new(device),
         })
     }
@@ -34,7 +34,7 @@ impl Machine for Mac {
     }
 }
 
-fn found(broken: &'static str) -> Findings {
+pub(crate) fn found(broken: &'static str) -> Findings {
     let run = Sim::new().sanitize(false).run(async |net| {
         let (asks, answers) = net.tcp();
         let [a, b] = ["a", "b"].map(|host| Mac(net.clone(), host, broken));
@@ -87,10 +87,16 @@ fn nowhere() -> Gid {
     Gid::from_ipv4([203, 0, 113, 77].into())
 }
 
-struct Deviant(SimDevice, &'static str);
+/// Breaks no rule of the catalogue: a receive that completes also changes the byte behind it
+pub(crate) const STRAY_WRITE: &str = "stray write";
+
+struct Deviant(SimDevice, &'static str, LastByte);
+
+/// The last byte of the memory that was registered last, or null once that is deregistered
+type LastByte = Arc<AtomicPtr<u8>>;
 
 /// With what its queue pairs ask for: it tells the experiments apart
-struct DeviantCq(SimCompletionQueue, &'static str, AtomicU32);
+struct DeviantCq(SimCompletionQueue, &'static str, AtomicU32, LastByte);
 
 struct DeviantQp {
     qp: SimQueuePair,
@@ -101,7 +107,7 @@ struct DeviantQp {
 }
 
 /// With the key that it shows
-struct DeviantMr(SimMemoryRegion, Lkey);
+struct DeviantMr(SimMemoryRegion, Lkey, LastByte);
 
 // SAFETY: the simulated device keeps every promise about memory; only answers are changed.
 unsafe impl Device for Deviant {
@@ -129,7 +135,7 @@ unsafe impl Device for Deviant {
     }
 
     fn create_cq(&self, depth: u32) -> Result<DeviantCq, Error> {
-        Ok(DeviantCq(self.0.create_cq(depth)?, self.1, AtomicU32::new(0)))
+        Ok(DeviantCq(self.0.create_cq(depth)?, self.1, AtomicU32::new(0), Arc::clone(&self.2)))
     }
 
     unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<DeviantMr, Error> {
@@ -143,7 +149,10 @@ unsafe impl Device for Deviant {
         let region = unsafe { self.0.register(mem, access) }?;
         // Regions of a frame have no requests.
         let key = if self.1 == "keys" && mem.len() == FRAME { Lkey(1) } else { region.lkey() };
-        Ok(DeviantMr(region, key))
+        // SAFETY: the memory is not empty.
+        let last = unsafe { mem.cast::<u8>().add(mem.len() - 1) };
+        self.2.store(last.as_ptr(), Ordering::Relaxed);
+        Ok(DeviantMr(region, key, Arc::clone(&self.2)))
     }
 }
 
@@ -161,7 +170,14 @@ impl MemoryRegion for DeviantMr {
     }
 
     fn deregister(&mut self) -> Teardown {
+        self.2.store(std::ptr::null_mut(), Ordering::Relaxed);
         self.0.deregister()
+    }
+}
+
+impl Drop for DeviantMr {
+    fn drop(&mut self) {
+        let _ = self.deregister();
     }
 }
 
@@ -183,6 +199,11 @@ impl CompletionQueue for DeviantCq {
     fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
         let frames = self.2.load(Ordering::Relaxed);
         self.0.poll_completions(cx, out).map_ok(|n| {
+            let last = self.3.load(Ordering::Relaxed);
+            if self.1 == STRAY_WRITE && n > 0 && !last.is_null() {
+                // SAFETY: the memory is registered, and this thread reads it only when it has polled.
+                unsafe { last.write(7) };
+            }
             for completion in out[..n].iter_mut() {
                 match (self.1, frames) {
                     ("order", 16) if completion.opcode != Opcode::Recv => completion.id.0 ^= 1,

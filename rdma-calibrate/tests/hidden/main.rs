@@ -1,5 +1,6 @@
 //! Calibration of devices with rules and timings that it has to find out
 
+mod behaviours;
 mod deviant;
 mod devices;
 mod endings;
@@ -16,6 +17,7 @@ use rdma_sim::Model;
 use rdma_sim::profile::{Decided, Profile};
 use rdma_sim::rules::SourceGid;
 
+use self::behaviours::assert_behaves;
 use self::devices::{cables, secret};
 use self::figures::{assert_figures, assert_same_figures};
 use self::judge::{HAS_CABLES, assert_cables, assert_found, assert_rules_hold};
@@ -38,6 +40,7 @@ fn assert_recovers(seeds: std::ops::Range<u64>) {
         assert_found(seed, &model, &found.profile, HAS_CABLES);
         assert_cables(seed, &model, &found);
         assert_rules_hold(&found);
+        assert_behaves(seed, &model, &found);
         assert_figures(seed, &model, &found);
         let read = Profile::parse("found.toml", &found.profile.to_toml()).unwrap();
         assert_eq!(read.model, found.profile.model, "seed {seed}");

@@ -32,6 +32,7 @@ use rdma_sim::Model;
 use rdma_sim::profile::{Decided, Profile};
 use rdma_tb5::{OpenError, OpenOptions, PollPolicy, Provider, VerbsDevice};
 
+use crate::behaviours::assert_behaves;
 use crate::devices::secret;
 use crate::judge::{assert_found, assert_rules_hold, of};
 use crate::mac::MOST;
@@ -200,6 +201,7 @@ fn a_calibration_in_a_process_of_its_own() {
     let findings = asked.unwrap_or_else(|error| panic!("{error}"));
     served.unwrap_or_else(|error| panic!("{error}"));
     assert_rules_hold(&findings);
+    assert_behaves(0, &findings.profile.model, &findings);
     if !is_asked {
         assert_eq!(runtime.objects(), 0, "the calibration left objects");
         assert!(findings.took <= MOST, "{:?}", findings.took);

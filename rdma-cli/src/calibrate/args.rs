@@ -12,7 +12,7 @@ pub(crate) const HELP: &str = "On two Macs: tb5 calibrate --listen on one, tb5 c
      Without HOST: and --listen, two simulated Macs are calibrated, in virtual time.\n\n\
      Examples: tb5 calibrate; tb5 calibrate --profile tb5-strict --out strict.toml; tb5 calibrate --listen, and on the other Mac \
      tb5 calibrate mini:.\n\n\
-     Exit codes: 0 done, 1 failed, 2 usage, 130 after Ctrl-C.";
+     Exit codes: 0 done, 1 failed or, with --conformance, the device lacks a behaviour, 2 usage, 130 after Ctrl-C.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -38,6 +38,9 @@ pub(crate) struct Arguments {
     /// The profile file to write; the page for people goes beside it, with the extension .md; existing files are replaced; `-` is standard output, without a page
     #[arg(long, value_name = "FILE", default_value = "calibration.toml")]
     pub(super) out: PathBuf,
+    /// Only try the behaviours that programs rely on, which a calibration tries too: on any device with verbs, without a profile and a page
+    #[arg(long, conflicts_with_all = ["listen", "idle_death", "cables", "out"])]
+    pub(super) conformance: bool,
     /// Also wait until queue pairs die of idleness, which takes up to two hours
     #[arg(long)]
     pub(super) idle_death: bool,

@@ -6,12 +6,16 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
 use rdma_async::TokioRuntime;
-use rdma_calibrate::{CalibrateError, Calls, Machine, Options, Path, calibrate_watched, serve_watched};
+use rdma_calibrate::{
+    CalibrateError, Calls, Machine, Options, Path, calibrate_watched, conform, serve_watched,
+};
 use rdma_core::{AnyDevice, Cause, Error, Runtime, Verb};
 use rdma_tb5::{OpenError, OpenOptions, PollPolicy, Provider, VerbsDevice};
 use serde::Serialize;
+use tokio::net::TcpStream;
 
 use super::args::Arguments;
+use super::conformance;
 use super::outcome::Files;
 use crate::failure::Failure;
 use crate::machines::{
@@ -23,6 +27,9 @@ use crate::{progress, recorded};
 
 /// The longest time of a verb. A transition to RTR without a neighbour takes a second.
 const LONGEST_VERB: Duration = Duration::from_secs(15);
+
+/// The backend in JSON output
+const BACKEND: &str = "rdma";
 
 /// How long each stream lasts that measures a rate, of which there are some twenty
 const STREAM_TIME: Duration = Duration::from_millis(200);
@@ -96,12 +103,41 @@ struct Served {
 /// Asks the machine `host`
 pub(super) fn ask(args: &Arguments, host: &Host, output: Output) -> Result<()> {
     require_port(args.port(), Arguments::PORT)?;
+    let options = Options::default().with(args.idle_death, args.error_state).with_stream_time(STREAM_TIME);
+    if args.conformance {
+        let asked = with_peer(args, host, output, async |machine, stream, calls| {
+            conform(machine, stream, &options, calls).await
+        })?;
+        let simulated = asked.simulated.as_deref();
+        return conformance::print(&asked.found, BACKEND, &asked.device, simulated, output);
+    }
     let files = Files::require_writable(&args.out, None)?;
+    let mut asked = with_peer(args, host, output, async |machine, stream, calls| {
+        calibrate_watched(machine, stream, &options, calls).await
+    })?;
+    asked.found.simulated = asked.simulated;
+    files.write(&asked.found, BACKEND, output)
+}
+
+/// What came of it, and on which device
+struct Asked<T> {
+    found: T,
+    device: String,
+    /// The profile under which it was simulated; `None` for a real one
+    simulated: Option<String>,
+}
+
+/// Does `work` with the device of this machine, and the machine `host` that answers
+fn with_peer<T>(
+    args: &Arguments,
+    host: &Host,
+    output: Output,
+    work: impl AsyncFnOnce(&RealDevice, TcpStream, &Arc<Calls>) -> Result<T, CalibrateError>,
+) -> Result<Asked<T>> {
     let (provider, names) = devices(&args.device)?;
     let interrupt = Interrupt::listen()?;
-    let options = Options::default().with(args.idle_death, args.error_state).with_stream_time(STREAM_TIME);
-    let simulated = provider.simulated_profile();
-    let mut findings = runtime()?.block_on(async {
+    let (simulated, device) = (provider.simulated_profile(), names[0].clone());
+    let found = runtime()?.block_on(async {
         let connecting = connect(host, args.port(), "tb5 calibrate --listen");
         let stream = unless_interrupted(&interrupt, connecting).await?;
         stream.set_nodelay(true)?;
@@ -110,13 +146,11 @@ pub(super) fn ask(args: &Arguments, host: &Host, output: Output) -> Result<()> {
         let runtime = Arc::new(TokioRuntime::current());
         let machine = RealDevice { provider, names, runtime, progress: progress.clone() };
         let calls = Arc::new(Calls::new(machine.runtime()));
-        let findings =
-            watched(&interrupt, &calls, calibrate_watched(&machine, stream, &options, &calls)).await;
+        let found = watched(&interrupt, &calls, work(&machine, stream, &calls)).await;
         progress.finish_and_clear();
-        findings
+        found
     })?;
-    findings.simulated = simulated;
-    files.write(&findings, "rdma", output)
+    Ok(Asked { found, device, simulated })
 }
 
 /// Answers one machine
@@ -156,7 +190,7 @@ pub(super) fn listen(args: &Arguments, output: Output) -> Result<()> {
         }
     })?;
     let name = names.join(", ");
-    let served = Served { backend: "rdma", role: "server", device: name.clone(), peer: peer.to_string() };
+    let served = Served { backend: BACKEND, role: "server", device: name.clone(), peer: peer.to_string() };
     output.outcome(&served, [("device", name), ("answered", peer.to_string())])
 }
 

@@ -6,11 +6,12 @@ use anyhow::{Context as _, Result, bail};
 use futures::channel::oneshot;
 use futures::future::join;
 use indicatif::ProgressBar;
-use rdma_calibrate::{Machine, Options, Path, calibrate, serve};
+use rdma_calibrate::{CalibrateError, Calls, Machine, Options, Path, calibrate, conform, serve};
 use rdma_core::{AnyDevice, Error, Runtime};
-use rdma_sim::{Net, Sim};
+use rdma_sim::{Net, Sim, SimStream};
 
 use super::args::Arguments;
+use super::conformance;
 use super::outcome::Files;
 use crate::failure::Failure;
 use crate::report::{Output, SIMULATOR, plain, simulated};
@@ -55,12 +56,34 @@ pub(super) fn run(args: &Arguments, output: Output) -> Result<()> {
             bail!(Failure::usage(format!("{option} is for two machines: write HOST:, or leave it out")));
         }
     }
+    let options = Options::default().with(args.idle_death, args.error_state);
+    let profile = plain(args.profile.as_deref().unwrap_or("tb5"));
+    if args.conformance {
+        let found: Vec<_> = between_two(args, output, async move |mac, stream| {
+            let calls = Arc::new(Calls::new(mac.runtime()));
+            conform(&mac, stream, &options, &calls).await
+        })?;
+        return conformance::print(&found, SIMULATOR, &mac::device(0), Some(&profile), output);
+    }
     let files = Files::require_writable(&args.out, args.profile.as_deref())?;
-    let profile = args.profile.as_deref().unwrap_or("tb5");
-    let model = mac::model(profile)?;
+    let mut findings =
+        between_two(args, output, async move |mac, stream| calibrate(&mac, stream, &options).await)?;
+    findings.simulated = Some(profile);
+    files.write(&findings, SIMULATOR, output)
+}
+
+/// Does `work` on one of two simulated Macs, of which the other one answers
+fn between_two<T: Send + 'static, F>(
+    args: &Arguments,
+    output: Output,
+    work: impl FnOnce(SimulatedMac, SimStream) -> F,
+) -> Result<T>
+where
+    F: Future<Output = Result<T, CalibrateError>> + Send + 'static,
+{
+    let model = mac::model(args.profile.as_deref().unwrap_or("tb5"))?;
     let cables = args.cables.unwrap_or(1);
     output.announce(&simulated(cables))?;
-    let options = Options::default().with(args.idle_death, args.error_state);
     // Each probe of a queue has 16 MB, which the sanitizer would poison.
     let sim =
         Sim::new().model(model).seed(args.seed.unwrap_or(0)).topology(mac::topology(cables)).sanitize(false);
@@ -72,14 +95,14 @@ pub(super) fn run(args: &Arguments, output: Output) -> Result<()> {
         // Each side is a task of its host: in one task, both would share a processor.
         let (asked, asking_ends) = oneshot::channel();
         let (served, serving_ends) = oneshot::channel();
-        net.host("a").spawn(async move { drop(asked.send(calibrate(&a, asks, &options).await)) });
+        let asking = work(a, asks);
+        net.host("a").spawn(async move { drop(asked.send(asking.await)) });
         net.host("b").spawn(async move { drop(served.send(serve(&b, answers).await)) });
         join(asking_ends, serving_ends).await
     })?;
     progress.finish_and_clear();
     let (asked, served) = run.value;
-    let mut findings = asked??;
-    findings.simulated = Some(plain(profile));
+    let found = asked??;
     served?.context("the other simulated Mac")?;
-    files.write(&findings, SIMULATOR, output)
+    Ok(found)
 }

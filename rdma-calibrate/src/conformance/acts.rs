@@ -1,0 +1,250 @@
+//! Queue pairs of one end, by number, and what is done with them: the same on the side that asks and on the one that answers
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use rdma_async::time::timeout;
+use rdma_bare::BareQp;
+use rdma_core::{
+    AnyDevice, Completion, Device as _, Error, Opcode, PortState, QpAddress, QpCapacity, QpInit, QpState,
+    QueuePair as _, Runtime, Transition,
+};
+use serde::{Deserialize, Serialize};
+
+/// The most memory of all queue pairs of an end: the body uses less.
+const MAX_MEMORY: usize = 64 << 20;
+/// The longest wait for a completion, in milliseconds
+const MAX_WAIT: u64 = 10_000;
+
+/// How much memory is compared at once
+const CHUNK: usize = 64 << 10;
+
+/// What an end does with one of its queue pairs
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Act {
+    /// Makes it, with queues of so many frames and so many bytes of registered memory
+    Make { frames: u32, len: usize },
+    /// Changes its state
+    Modify { to: Transition },
+    /// Connects it
+    Connect { peer: QpAddress },
+    /// Posts a receive into a part of its memory
+    Recv { id: u64, part: Part },
+    /// Posts a send of a part of its memory
+    Send { id: u64, part: Part },
+    /// Writes a pattern into a part of its memory
+    Fill { part: Part, pattern: u8 },
+    /// Says where a part of its memory deviates from a pattern
+    Compare { part: Part, pattern: u8 },
+    /// Waits for a completion
+    Next { milliseconds: u64 },
+    /// Says its state
+    State,
+    /// Looks for bytes that the device wrote where nothing was posted, and destroys it
+    Close,
+    /// Closes all queue pairs
+    CloseAll,
+    /// Says the state of the port
+    Port,
+}
+
+/// A range of memory, in bytes
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct Part {
+    start: usize,
+    end: usize,
+}
+
+impl From<Range<usize>> for Part {
+    fn from(Range { start, end }: Range<usize>) -> Self {
+        Self { start, end }
+    }
+}
+
+/// What came of an [`Act`]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Acted {
+    Done,
+    Made { address: QpAddress, capacity: QpCapacity },
+    Next { completion: Option<Completion> },
+    Compared { deviates_at: Option<usize> },
+    State { state: QpState },
+    Port { state: PortState },
+}
+
+/// Why an end did not do it
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Refusal {
+    /// The verb failed
+    Verb(Error),
+    /// The device did what no device may, or the request is none of this program
+    Otherwise(String),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Verb(error)
+    }
+}
+
+fn otherwise<T>(why: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::Otherwise(why.into()))
+}
+
+/// The byte of a pattern at an offset
+fn byte(pattern: u8, at: usize) -> u8 {
+    (usize::from(pattern) * 17 + at * 3 + at / 255) as u8
+}
+
+/// The queue pairs of an end
+#[derive(Default)]
+pub(crate) struct Queues(BTreeMap<u32, Queue>);
+
+/// A queue pair, and what its memory should hold outside of posted receives
+pub(crate) struct Queue {
+    qp: BareQp<AnyDevice>,
+    expected: Vec<u8>,
+}
+
+impl Queues {
+    /// Does `act` with the queue pair of this number
+    pub(crate) async fn act(
+        &mut self,
+        device: &AnyDevice,
+        runtime: &dyn Runtime,
+        number: u32,
+        act: Act,
+    ) -> Result<Acted, Refusal> {
+        match act {
+            Act::Port => return Ok(Acted::Port { state: device.port()?.state }),
+            Act::CloseAll => {
+                let mut closed = std::mem::take(&mut self.0).into_values();
+                return closed.try_for_each(|queue| queue.check()).map(|()| Acted::Done);
+            }
+            Act::Make { frames, len } => return self.make(device, number, frames, len),
+            Act::Close => {
+                let queue = self.0.remove(&number);
+                return queue
+                    .map_or_else(|| otherwise("it is closed"), |queue| queue.check().map(|()| Acted::Done));
+            }
+            _ => (),
+        }
+        let Some(queue) = self.0.get_mut(&number) else {
+            return otherwise(format!("there is no queue pair {number}"));
+        };
+        match act {
+            Act::Modify { to } => queue.qp.qp().modify(to)?,
+            Act::Connect { peer } => queue.qp.qp().connect(&peer)?,
+            Act::Recv { id, part } => {
+                let range = queue.free(part, |_| false)?;
+                queue.qp.recv(id, range)?;
+            }
+            Act::Send { id, part } => {
+                let range = queue.free(part, |opcode| opcode == Opcode::Send)?;
+                queue.qp.send(id, range)?;
+            }
+            Act::Fill { part, pattern } => {
+                let range = queue.free(part, |_| false)?;
+                let bytes: Vec<_> = (0..range.len()).map(|at| byte(pattern, at)).collect();
+                queue.qp.write(range.start, &bytes);
+                queue.expected[range].copy_from_slice(&bytes);
+            }
+            Act::Compare { part, pattern } => {
+                let range = queue.free(part, |opcode| opcode == Opcode::Send)?;
+                let found = queue.qp.read(range);
+                let deviates_at =
+                    found.iter().enumerate().position(|(at, found)| *found != byte(pattern, at));
+                return Ok(Acted::Compared { deviates_at });
+            }
+            Act::Next { milliseconds } => {
+                let completion =
+                    queue.next(runtime, Duration::from_millis(milliseconds.min(MAX_WAIT))).await?;
+                return Ok(Acted::Next { completion });
+            }
+            Act::State => return Ok(Acted::State { state: queue.qp.qp().state() }),
+            Act::Make { .. } | Act::Close | Act::CloseAll | Act::Port => (),
+        }
+        Ok(Acted::Done)
+    }
+
+    fn make(&mut self, device: &AnyDevice, number: u32, frames: u32, len: usize) -> Result<Acted, Refusal> {
+        let used: usize = self.0.values().map(|queue| queue.expected.len()).sum();
+        if self.0.contains_key(&number) || len > MAX_MEMORY.saturating_sub(used) {
+            return otherwise(format!("queue pair {number} exists, or {len} bytes are too many"));
+        }
+        let frames = frames.min(device.caps().max_queue_frames);
+        let qp = BareQp::new(device.clone(), &QpInit::with_frames(frames), len)?;
+        let (address, capacity) = (qp.qp().address(), qp.qp().capacity());
+        self.0.insert(number, Queue { qp, expected: vec![0; len] });
+        Ok(Acted::Made { address, capacity })
+    }
+
+    /// The queue pair of this number, for verbs that are no [`Act`]
+    pub(crate) fn get(&self, number: u32) -> Option<&BareQp<AnyDevice>> {
+        self.0.get(&number).map(|queue| &queue.qp)
+    }
+}
+
+impl Queue {
+    /// The range of `part`, which must be in the memory and may be posted only as `may_share` says
+    fn free(&self, part: Part, may_share: fn(Opcode) -> bool) -> Result<Range<usize>, Refusal> {
+        let Part { start, end } = part;
+        if start > end || end > self.expected.len() {
+            return otherwise(format!("{start}..{end} is not in the memory"));
+        }
+        let mut posted = self.qp.posted().filter(|(_, range)| range.start < end && start < range.end);
+        if posted.any(|(opcode, _)| !may_share(opcode)) {
+            return otherwise(format!(
+                "{start}..{end} is posted: a request has not completed under its name"
+            ));
+        }
+        Ok(start..end)
+    }
+
+    /// The ranges of posted receives
+    fn receives(&self) -> Vec<Range<usize>> {
+        self.qp.posted().filter(|(opcode, _)| *opcode == Opcode::Recv).map(|(_, range)| range).collect()
+    }
+
+    async fn next(&mut self, runtime: &dyn Runtime, time: Duration) -> Result<Option<Completion>, Refusal> {
+        let before = self.receives();
+        let Some(completion) = timeout(runtime, time, self.qp.completion()).await else { return Ok(None) };
+        let completion = completion?;
+        let after = self.receives();
+        // The device was free to write there.
+        let done =
+            before.iter().zip(after.iter().map(Some).chain([None])).find(|(one, other)| Some(*one) != *other);
+        if let Some((range, _)) = done.filter(|_| before.len() != after.len()) {
+            let found = self.qp.read(range.clone());
+            self.expected[range.clone()].copy_from_slice(&found);
+        }
+        Ok(Some(completion))
+    }
+
+    /// Looks for bytes outside of posted receives that nobody wrote
+    fn check(&self) -> Result<(), Refusal> {
+        let mut posted = self.receives();
+        posted.sort_by_key(|range| range.start);
+        let len = self.expected.len();
+        let mut start = 0;
+        for next in posted.into_iter().chain(std::iter::once(len..len)) {
+            while start < next.start {
+                let part = start..next.start.min(start + CHUNK);
+                let (found, expected) = (self.qp.read(part.clone()), &self.expected[part.clone()]);
+                if let Some(at) = found.iter().zip(expected).position(|(found, expected)| found != expected) {
+                    let at = part.start + at;
+                    return otherwise(format!(
+                        "the device wrote at {at} of its memory, where nothing was posted"
+                    ));
+                }
+                start = part.end;
+            }
+            start = start.max(next.end);
+        }
+        Ok(())
+    }
+}

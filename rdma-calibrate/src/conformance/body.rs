@@ -1,0 +1,221 @@
+//! Both ends of a cable, for the behaviours
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use rdma_bare::BareQp;
+use rdma_core::{
+    AnyDevice, Caps, Completion, Device as _, FRAME, Opcode, PortState, QpAddress, QpCapacity, QpState,
+    Status, Transition,
+};
+
+use super::acts::{Act, Acted, Queues, Refusal};
+use super::{Expectations, Mode, Stop};
+use crate::error::CalibrateError;
+use crate::lab::Lab;
+use crate::message::{Reply, Request};
+
+/// How long anything may take that has to happen, in milliseconds
+const PATIENCE: u64 = 2000;
+/// How long nothing may happen where nothing has to, in milliseconds
+const SILENCE: u64 = 10;
+
+/// A queue pair at one end
+#[derive(Clone, Copy)]
+pub(super) struct Qp {
+    /// 0 is that of this side, 1 that of the peer
+    end: usize,
+    number: u32,
+    pub(super) address: QpAddress,
+    pub(super) capacity: QpCapacity,
+}
+
+pub(super) struct Body<'a, 'b> {
+    pub(super) lab: &'a mut Lab<'b>,
+    pub(super) expectations: Expectations,
+    pub(super) mode: Mode,
+    queues: Queues,
+    made: u32,
+}
+
+impl<'a, 'b> Body<'a, 'b> {
+    pub(super) fn new(lab: &'a mut Lab<'b>, expectations: Expectations, mode: Mode) -> Self {
+        Self { lab, expectations, mode, queues: Queues::default(), made: 0 }
+    }
+
+    async fn act(&mut self, end: usize, qp: u32, act: Act) -> Result<Acted, Stop> {
+        let acted = if end == 0 {
+            self.queues.act(&self.lab.device, &*self.lab.runtime, qp, act).await
+        } else {
+            match self.lab.ask(Request::Act { qp, act }).await? {
+                Reply::Acted(acted) => acted,
+                _ => return Err(CalibrateError::NotCalibrate.into()),
+            }
+        };
+        acted.map_err(|refusal| match refusal {
+            Refusal::Verb(error) => Stop::Verb(error),
+            Refusal::Otherwise(why) => Stop::Otherwise(why),
+        })
+    }
+
+    /// The device of this side
+    pub(super) fn device(&self) -> Arc<AnyDevice> {
+        Arc::clone(&self.lab.device)
+    }
+
+    pub(super) fn caps(&self) -> Caps {
+        self.lab.device.caps().clone()
+    }
+
+    /// A queue pair of this side, for verbs that are no act
+    pub(super) fn local(&self, qp: Qp) -> &BareQp<AnyDevice> {
+        self.queues.get(qp.number).expect("it was made at this side")
+    }
+
+    /// Stops unless the device has messages of `len` bytes
+    pub(super) fn needs(&self, len: usize) -> Result<(), Stop> {
+        let caps = self.lab.device.caps();
+        let longest = (caps.max_message as usize).min(caps.max_queue_frames as usize * FRAME);
+        if len <= longest { Ok(()) } else { Err(Stop::Skipped("the messages of the device are shorter")) }
+    }
+
+    /// A queue pair that is not connected
+    pub(super) async fn make(&mut self, end: usize, frames: u32, len: usize) -> Result<Qp, Stop> {
+        self.made += 1;
+        let number = self.made;
+        match self.act(end, number, Act::Make { frames, len }).await? {
+            Acted::Made { address, capacity } => Ok(Qp { end, number, address, capacity }),
+            _ => Err(CalibrateError::NotCalibrate.into()),
+        }
+    }
+
+    /// Two connected queue pairs with queues of `frames` frames; the first, of this side, has `len` bytes of memory, and the other
+    /// at most as many as [`pair`](Self::pair) has
+    pub(super) async fn pair_of(&mut self, frames: u32, len: usize) -> Result<[Qp; 2], Stop> {
+        self.pair_with(frames, [len, len.min(64 * FRAME)]).await
+    }
+
+    /// As [`pair_of`](Self::pair_of), with so much memory at each end
+    pub(super) async fn pair_with(
+        &mut self,
+        frames: u32,
+        [here, there]: [usize; 2],
+    ) -> Result<[Qp; 2], Stop> {
+        let pair = [self.make(0, frames, here).await?, self.make(1, frames, there).await?];
+        self.connect(pair[0], pair[1]).await?;
+        Ok(pair)
+    }
+
+    /// As [`pair_of`](Self::pair_of), for behaviours that do not look at the depth: each of those keeps at most 64 frames posted
+    pub(super) async fn pair(&mut self) -> Result<[Qp; 2], Stop> {
+        self.pair_with(511, [64 * FRAME; 2]).await
+    }
+
+    /// One of either side that are not connected
+    pub(super) async fn singles(&mut self) -> Result<[Qp; 2], Stop> {
+        Ok([self.make(0, 64, 64 * FRAME).await?, self.make(1, 64, 64 * FRAME).await?])
+    }
+
+    /// Connects both to each other
+    pub(super) async fn connect(&mut self, a: Qp, b: Qp) -> Result<(), Stop> {
+        self.connect_to(a, b).await?;
+        self.connect_to(b, a).await
+    }
+
+    /// Connects the first to the second
+    pub(super) async fn connect_to(&mut self, a: Qp, b: Qp) -> Result<(), Stop> {
+        self.connect_to_address(a, b.address).await
+    }
+
+    pub(super) async fn connect_to_address(&mut self, qp: Qp, peer: QpAddress) -> Result<(), Stop> {
+        self.act(qp.end, qp.number, Act::Connect { peer }).await.map(drop)
+    }
+
+    pub(super) async fn modify(&mut self, qp: Qp, to: Transition) -> Result<(), Stop> {
+        self.act(qp.end, qp.number, Act::Modify { to }).await.map(drop)
+    }
+
+    pub(super) async fn recv(&mut self, qp: Qp, id: u64, range: Range<usize>) -> Result<(), Stop> {
+        self.act(qp.end, qp.number, Act::Recv { id, part: range.into() }).await.map(drop)
+    }
+
+    pub(super) async fn send(&mut self, qp: Qp, id: u64, range: Range<usize>) -> Result<(), Stop> {
+        self.act(qp.end, qp.number, Act::Send { id, part: range.into() }).await.map(drop)
+    }
+
+    /// Writes a pattern
+    pub(super) async fn fill(&mut self, qp: Qp, range: Range<usize>, pattern: u8) -> Result<(), Stop> {
+        self.act(qp.end, qp.number, Act::Fill { part: range.into(), pattern }).await.map(drop)
+    }
+
+    /// Stops unless the memory holds a pattern
+    pub(super) async fn holds(&mut self, qp: Qp, range: Range<usize>, pattern: u8) -> Result<(), Stop> {
+        let compare = Act::Compare { part: range.clone().into(), pattern };
+        match self.act(qp.end, qp.number, compare).await? {
+            Acted::Compared { deviates_at: None } => Ok(()),
+            Acted::Compared { deviates_at: Some(at) } => {
+                Err(Stop::Otherwise(format!("byte {at} of {} is not the one that it should be", range.len())))
+            }
+            _ => Err(CalibrateError::NotCalibrate.into()),
+        }
+    }
+
+    async fn next_within(&mut self, qp: Qp, milliseconds: u64) -> Result<Option<Completion>, Stop> {
+        match self.act(qp.end, qp.number, Act::Next { milliseconds }).await? {
+            Acted::Next { completion } => Ok(completion),
+            _ => Err(CalibrateError::NotCalibrate.into()),
+        }
+    }
+
+    /// The next completion, which must come
+    pub(super) async fn next(&mut self, qp: Qp) -> Result<Completion, Stop> {
+        let silent = || Stop::Otherwise(format!("nothing completed within {PATIENCE} ms"));
+        self.next_within(qp, PATIENCE).await?.ok_or_else(silent)
+    }
+
+    /// The next completion of a receive; sends before it must succeed
+    pub(super) async fn received(&mut self, qp: Qp) -> Result<Completion, Stop> {
+        loop {
+            let completion = self.next(qp).await?;
+            if completion.opcode == Opcode::Recv {
+                return Ok(completion);
+            }
+            ensure_eq!(completion.status, Status::Success, "a send");
+        }
+    }
+
+    /// Nothing completes for a while
+    pub(super) async fn silent(&mut self, qp: Qp) -> Result<(), Stop> {
+        match self.next_within(qp, SILENCE).await? {
+            None => Ok(()),
+            Some(completion) => Err(Stop::Otherwise(format!("{completion:?} where nothing should complete"))),
+        }
+    }
+
+    pub(super) async fn state(&mut self, qp: Qp) -> Result<QpState, Stop> {
+        match self.act(qp.end, qp.number, Act::State).await? {
+            Acted::State { state } => Ok(state),
+            _ => Err(CalibrateError::NotCalibrate.into()),
+        }
+    }
+
+    /// The state of the port of an end
+    pub(super) async fn port(&mut self, end: usize) -> Result<PortState, Stop> {
+        match self.act(end, 0, Act::Port).await? {
+            Acted::Port { state } => Ok(state),
+            _ => Err(CalibrateError::NotCalibrate.into()),
+        }
+    }
+
+    /// Destroys it, whatever is posted
+    pub(super) async fn close(&mut self, qp: Qp) -> Result<(), Stop> {
+        self.act(qp.end, qp.number, Act::Close).await.map(drop)
+    }
+
+    /// Destroys what a behaviour has left, on both sides; stops if the device wrote where nothing was posted
+    pub(super) async fn close_all(&mut self) -> Result<(), Stop> {
+        let here = self.act(0, 0, Act::CloseAll).await;
+        let there = self.act(1, 0, Act::CloseAll).await;
+        here.and(there).map(drop)
+    }
+}

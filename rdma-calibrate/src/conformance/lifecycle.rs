@@ -1,0 +1,180 @@
+//! Devices and their objects: how they come and go, and how many there can be
+
+use std::sync::Arc;
+
+use rdma_core::{
+    AnyQueuePair, Cause, CompletionQueue, Device, Error, PortState, QpInit, QpState, QpType, QueuePair,
+    Resource, Transition,
+};
+
+use super::body::Body;
+use super::{Outcome, Stop, refused};
+use crate::machine::Path;
+use crate::station::{ALL_ACCESS, Memory};
+
+pub(super) async fn a_device_has_a_name_and_caps(body: &mut Body<'_, '_>) -> Outcome {
+    ensure!(!body.device().name().is_empty(), "the device has no name");
+    let caps = body.caps();
+    let counts = [caps.max_qp, caps.max_cq, caps.max_mr, caps.max_pd, caps.max_sge];
+    ensure!(counts.iter().all(|count| *count >= 1), "{caps:?}");
+    ensure!(caps.max_cqe >= 16 && caps.max_queue_frames >= 16 && caps.max_message >= 4096, "{caps:?}");
+    Ok(())
+}
+
+pub(super) async fn a_port_with_a_cable_is_active(body: &mut Body<'_, '_>) -> Outcome {
+    for end in [0, 1] {
+        ensure_eq!(body.port(end).await?, PortState::Active, "the port of end {end}");
+    }
+    Ok(())
+}
+
+pub(super) async fn the_gid_table_has_an_ipv4_entry(body: &mut Body<'_, '_>) -> Outcome {
+    let gids = body.device().gids()?;
+    ensure!(gids.iter().any(|gid| gid.ipv4().is_some()), "{gids:?}");
+    ensure!(gids.last().is_some_and(|gid| !gid.is_zero()), "the last entry is unset: {gids:?}");
+    Ok(())
+}
+
+pub(super) async fn a_device_opens_twice(body: &mut Body<'_, '_>) -> Outcome {
+    let (one, two) = (body.lab.open(Path::default())?, body.lab.open(Path::default())?);
+    ensure_eq!(one.name(), two.name(), "the names of two");
+    drop(one);
+    two.create_cq(4)?;
+    Ok(())
+}
+
+pub(super) async fn a_completion_queue_of_depth_one_works(body: &mut Body<'_, '_>) -> Outcome {
+    body.device().create_cq(1)?;
+    Ok(())
+}
+
+/// Stops unless an error says that the arguments are invalid
+pub(super) fn invalid(error: Error) -> Outcome {
+    ensure!(matches!(error.cause, Cause::Invalid(_)), "refused otherwise: {error}");
+    Ok(())
+}
+
+pub(super) async fn a_completion_queue_without_depth_is_refused(body: &mut Body<'_, '_>) -> Outcome {
+    invalid(refused(body.device().create_cq(0), "a depth of 0")?)
+}
+
+pub(super) async fn a_completion_queue_too_deep_is_refused(body: &mut Body<'_, '_>) -> Outcome {
+    let deeper = body.caps().max_cqe + 1;
+    invalid(refused(body.device().create_cq(deeper), "a depth beyond the limit")?)
+}
+
+pub(super) async fn queue_pairs_have_different_numbers(body: &mut Body<'_, '_>) -> Outcome {
+    let cq = body.device().create_cq(16)?;
+    let count = body.caps().max_qp.min(4);
+    let made: Result<Vec<_>, _> = (0..count).map(|_| cq.create_qp(&QpInit::with_frames(8))).collect();
+    let made = made?;
+    let mut numbers: Vec<_> = made.iter().map(|qp| qp.address().qpn).collect();
+    numbers.sort();
+    numbers.dedup();
+    ensure_eq!(numbers.len(), made.len(), "different numbers");
+    Ok(())
+}
+
+/// A queue pair of this side
+fn one(body: &Body<'_, '_>) -> Result<AnyQueuePair, Error> {
+    body.device().create_cq(16)?.create_qp(&QpInit::with_frames(8))
+}
+
+pub(super) async fn an_address_is_in_the_gid_table(body: &mut Body<'_, '_>) -> Outcome {
+    let gid = one(body)?.address().gid;
+    ensure!(body.device().gids()?.contains(&gid), "{gid} is not in the table");
+    ensure!(gid.ipv4().is_some(), "{gid} is no IPv4 address");
+    Ok(())
+}
+
+pub(super) async fn objects_can_be_made_again_and_again(body: &mut Body<'_, '_>) -> Outcome {
+    for _ in 0..50 {
+        let made = body.make(0, 8, 4096).await?;
+        body.close(made).await?;
+    }
+    for _ in 0..10 {
+        drop(body.lab.open(Path::default())?);
+    }
+    Ok(())
+}
+
+pub(super) async fn a_destroyed_queue_pair_refuses_everything(body: &mut Body<'_, '_>) -> Outcome {
+    let mut qp = one(body)?;
+    let _ = qp.destroy();
+    ensure_eq!(qp.state(), QpState::Error, "its state");
+    invalid(refused(qp.modify(Transition::Reset), "a transition")?)
+}
+
+pub(super) async fn destroying_twice_says_the_same(body: &mut Body<'_, '_>) -> Outcome {
+    let mut qp = one(body)?;
+    ensure_eq!(qp.destroy(), qp.destroy(), "the second answer");
+    Ok(())
+}
+
+/// Makes objects until there are `limit`, of which `open` are there, sees the next one refused, and that one can be made when another is
+/// gone
+fn limited<T>(
+    body: &Body<'_, '_>,
+    [limit, open]: [u32; 2],
+    resource: Resource,
+    make: impl Fn() -> Result<T, Error>,
+) -> Outcome {
+    if !body.expectations.limits_are_small {
+        return Err(Stop::Skipped("the limits are too high to be reached"));
+    }
+    let mut made = Vec::new();
+    for number in open..limit {
+        made.push(make().map_err(|error| Stop::Otherwise(format!("number {number} of {limit}: {error}")))?);
+    }
+    let error = refused(make(), "one more than the limit")?;
+    ensure_eq!(error.cause, Cause::Exhausted { resource, limit }, "the refusal");
+    made.pop();
+    make()?;
+    Ok(())
+}
+
+pub(super) async fn queue_pairs_are_limited(body: &mut Body<'_, '_>) -> Outcome {
+    let cq = body.device().create_cq(16)?;
+    let limit = body.caps().max_qp;
+    limited(body, [limit, 0], Resource::QueuePairs, || cq.create_qp(&QpInit::with_frames(8)))
+}
+
+pub(super) async fn completion_queues_are_limited(body: &mut Body<'_, '_>) -> Outcome {
+    let (device, limit) = (body.device(), body.caps().max_cq);
+    limited(body, [limit, 0], Resource::CompletionQueues, || device.create_cq(4))
+}
+
+pub(super) async fn regions_are_limited(body: &mut Body<'_, '_>) -> Outcome {
+    let (device, limit) = (body.device(), body.caps().max_mr);
+    limited(body, [limit, 0], Resource::MemoryRegions, || Memory::register(&device, 0, 4096, ALL_ACCESS))
+}
+
+pub(super) async fn protection_domains_are_limited(body: &mut Body<'_, '_>) -> Outcome {
+    let limit = body.caps().max_pd;
+    // The calibration has one of its own.
+    limited(body, [limit, 1], Resource::ProtectionDomains, || body.lab.open(Path::default()))
+}
+
+pub(super) async fn reliable_queue_pairs_are_for_others(body: &mut Body<'_, '_>) -> Outcome {
+    let made = of_type(body, QpType::Rc);
+    if body.expectations.is_unreliable_only {
+        ensure_eq!(refused(made, "a reliable one")?.cause, Cause::Unsupported, "the refusal");
+    } else {
+        made?;
+    }
+    Ok(())
+}
+
+pub(super) async fn datagram_queue_pairs_are_refused(body: &mut Body<'_, '_>) -> Outcome {
+    if !body.expectations.is_unreliable_only {
+        return Err(Stop::Skipped("datagram queue pairs exist, and this library does not use them"));
+    }
+    let made = of_type(body, QpType::Ud);
+    ensure_eq!(refused(made, "one for datagrams")?.cause, Cause::Unsupported, "the refusal");
+    Ok(())
+}
+
+fn of_type(body: &Body<'_, '_>, qp_type: QpType) -> Result<AnyQueuePair, Error> {
+    let device = Arc::clone(&body.lab.device);
+    device.create_cq(16)?.create_qp(&QpInit { qp_type, ..QpInit::with_frames(8) })
+}

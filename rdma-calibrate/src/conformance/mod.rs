@@ -1,0 +1,247 @@
+//! Behaviours that programs rely on, of every device with verbs: one body for all backends
+//!
+//! A behaviour is a function over the two ends of a cable: this side's device, and that of the peer, which does what it is asked. Where
+//! kinds of devices differ for a documented reason, [`Expectations`] says how.
+
+/// Stops a behaviour unless a condition holds
+macro_rules! ensure {
+    ($condition:expr, $($text:tt)+) => {
+        if !$condition {
+            return Err($crate::conformance::Stop::Otherwise(format!($($text)+)));
+        }
+    };
+}
+
+/// Stops a behaviour unless what was found is as it should be
+macro_rules! ensure_eq {
+    ($found:expr, $expected:expr, $($what:tt)+) => {
+        match (&$found, &$expected) {
+            (found, expected) => {
+                ensure!(found == expected, "{}: {found:?} instead of {expected:?}", format!($($what)+))
+            }
+        }
+    };
+}
+
+mod acts;
+mod body;
+mod capacity;
+mod completions;
+mod data;
+mod lifecycle;
+mod memory;
+mod states;
+mod teardown;
+
+use rdma_core::{Device as _, Error};
+use rdma_sim::Model;
+use rdma_sim::rules::{EarlyReceives, FrameMatch, QueueUnit, RingOverflow};
+
+pub(crate) use self::acts::{Act, Acted, Queues, Refusal};
+use self::body::Body;
+use crate::error::CalibrateError;
+use crate::lab::Lab;
+
+/// Where kinds of devices differ, and why
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Expectations {
+    /// A message and its receive span the same frames (Apple's device); else the message is just not longer (the verbs)
+    pub frames_match: bool,
+    /// Queues count the frames of requests (Apple's device), and not the requests
+    pub queues_count_frames: bool,
+    /// A full queue refuses more (the verbs); else it accepts it and damages data
+    pub full_queues_refuse: bool,
+    /// Receives are accepted from INIT on (the verbs)
+    pub receives_at_init: bool,
+    /// The transition to RTR checks that the peer is reachable (Apple's device)
+    pub peer_checked_by_connect: bool,
+    /// A SEND waits for its receive (Apple's device); else it is lost (network adapters)
+    pub send_waits: bool,
+    /// Limits are few enough to be reached (Apple's device)
+    pub limits_are_small: bool,
+    /// There are no reliable queue pairs (Apple's device)
+    pub is_unreliable_only: bool,
+}
+
+impl Expectations {
+    /// Apple's device, as simulated by default
+    pub const TB5: Self = Self {
+        frames_match: true,
+        queues_count_frames: true,
+        full_queues_refuse: true,
+        receives_at_init: true,
+        peer_checked_by_connect: true,
+        send_waits: true,
+        limits_are_small: true,
+        is_unreliable_only: true,
+    };
+
+    /// A network adapter
+    pub const ADAPTER: Self = Self {
+        frames_match: false,
+        queues_count_frames: false,
+        full_queues_refuse: true,
+        receives_at_init: true,
+        peer_checked_by_connect: false,
+        send_waits: false,
+        limits_are_small: false,
+        is_unreliable_only: false,
+    };
+
+    /// The verbs of Linux through `rdma-tb5`, which counts frames itself
+    pub const LINUX: Self = Self { queues_count_frames: true, ..Self::ADAPTER };
+
+    /// TCP under the verbs, without reliable queue pairs
+    pub const TCP: Self = Self { is_unreliable_only: true, ..Self::LINUX };
+
+    /// Apple's device with the rules of `model`
+    pub(crate) fn of(model: &Model) -> Self {
+        Self {
+            frames_match: model.rules.frame_match == FrameMatch::Exact,
+            queues_count_frames: model.rules.queue_unit == QueueUnit::Frames,
+            full_queues_refuse: model.rules.ring_overflow == RingOverflow::Refused,
+            receives_at_init: model.rules.early_receives == EarlyReceives::FromInit,
+            ..Self::TB5
+        }
+    }
+}
+
+/// Which behaviours run that leave something behind
+#[derive(Clone, Copy)]
+pub(crate) struct Mode {
+    /// Those of which a transition to RTR fails
+    pub(crate) failing_transitions: bool,
+    /// That of the error state
+    pub(crate) error_state: bool,
+}
+
+/// Whether the device has a behaviour
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Behaviour {
+    /// Its name
+    pub name: &'static str,
+    /// What came of it
+    pub verdict: Verdict,
+}
+
+/// What came of a behaviour
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// The device has it
+    Passed,
+    /// It was not tried, for this reason
+    Skipped(&'static str),
+    /// The device does something else, or fails
+    Failed(String),
+}
+
+/// Why a behaviour ended early
+enum Stop {
+    Skipped(&'static str),
+    /// A verb failed
+    Verb(Error),
+    /// The device did something else
+    Otherwise(String),
+    /// The calibration cannot go on
+    End(CalibrateError),
+}
+
+type Outcome = Result<(), Stop>;
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Verb(error)
+    }
+}
+
+impl From<CalibrateError> for Stop {
+    fn from(error: CalibrateError) -> Self {
+        match error {
+            CalibrateError::Verb { error, .. } => Self::Verb(error),
+            CalibrateError::Status { .. } | CalibrateError::Silent { .. } | CalibrateError::PeerFailed(_) => {
+                Self::Otherwise(error.to_string())
+            }
+            error => Self::End(error),
+        }
+    }
+}
+
+/// The error of what has to be refused
+fn refused<T>(answer: Result<T, impl Into<Stop>>, what: &str) -> Result<Error, Stop> {
+    match answer.map_err(Into::into) {
+        Ok(_) => Err(Stop::Otherwise(format!("{what} was accepted"))),
+        Err(Stop::Verb(error)) => Ok(error),
+        Err(stop) => Err(stop),
+    }
+}
+
+macro_rules! behaviours {
+    ($($module:ident: $($name:ident),+ $(,)?;)+) => {
+        /// The names of all behaviours, in the order in which they are tried
+        pub const BEHAVIOURS: &[&str] = &[$($(stringify!($name)),+),+];
+
+        async fn run_one(name: &str, body: &mut Body<'_, '_>) -> Outcome {
+            match name {
+                // In a box each: their states together would be large.
+                $($(stringify!($name) => Box::pin($module::$name(body)).await,)+)+
+                _ => unreachable!("only the names above are run"),
+            }
+        }
+    };
+}
+
+behaviours! {
+    lifecycle: a_device_has_a_name_and_caps, a_port_with_a_cable_is_active, the_gid_table_has_an_ipv4_entry,
+        a_device_opens_twice, a_completion_queue_of_depth_one_works, a_completion_queue_without_depth_is_refused,
+        a_completion_queue_too_deep_is_refused, queue_pairs_have_different_numbers,
+        an_address_is_in_the_gid_table, objects_can_be_made_again_and_again, a_destroyed_queue_pair_refuses_everything,
+        destroying_twice_says_the_same, queue_pairs_are_limited, completion_queues_are_limited, regions_are_limited,
+        protection_domains_are_limited, reliable_queue_pairs_are_for_others, datagram_queue_pairs_are_refused;
+    memory: a_region_has_the_length_of_its_memory, regions_have_different_keys, regions_come_and_go,
+        a_region_of_one_byte_works, an_unknown_key_is_an_error, memory_beyond_the_region_is_an_error,
+        memory_before_the_region_is_an_error, remote_keys_are_for_others, bytes_behind_a_message_stay,
+        the_memory_of_a_send_stays;
+    states: connecting_goes_through_all_states, steps_cannot_be_skipped, steps_cannot_be_repeated_backwards,
+        a_send_before_ready_is_refused, a_receive_after_init_is_kept, a_queue_pair_can_begin_anew_after_reset,
+        an_unknown_peer_is_not_found, a_queue_pair_without_peer_sends_nothing;
+    capacity: what_was_asked_for_or_reported_fits, queues_deeper_than_the_device_are_refused,
+        long_and_short_receives_share_the_queue, a_receive_longer_than_the_queue_is_refused,
+        a_send_longer_than_the_queue_is_refused, a_full_queue_takes_more_after_a_completion, a_send_queue_fills_up;
+    data: messages_around_every_boundary_arrive, nothing_arrives_as_nothing, both_directions_work_at_once,
+        a_hundred_messages_keep_their_order, sizes_may_change_from_message_to_message, two_queue_pairs_do_not_mix,
+        receives_are_used_in_order, a_send_before_its_receive, a_second_send_does_not_overtake;
+    completions: a_send_completes_under_its_name, a_receive_completes_with_name_length_and_number,
+        an_unsignaled_send_is_silent, sends_complete_in_order, polling_returns_at_most_what_fits,
+        an_empty_queue_returns_nothing, names_may_repeat, a_receive_that_is_too_short_fails,
+        a_receive_that_is_too_long, one_queue_serves_two_queue_pairs;
+    teardown: posted_receives_go_with_their_queue_pair, sends_under_way_go_with_their_queue_pair,
+        a_peer_that_goes_is_silence, many_pairs_come_and_go_under_load;
+    // The last one, because Apple's device keeps the mappings of all that is deregistered later (llama.cpp pull request 27908).
+    states: the_error_state_is_seen;
+}
+
+/// Tries every behaviour, and notes what came of it
+pub(crate) async fn run(lab: &mut Lab<'_>, mode: Mode) -> Result<Vec<Behaviour>, CalibrateError> {
+    let mut found = Vec::with_capacity(BEHAVIOURS.len());
+    let expectations = lab.machine.expectations().unwrap_or_else(|| match lab.device.caps().one_sided {
+        true => Expectations::ADAPTER,
+        // As far as the rules are known by now.
+        false => Expectations::of(&lab.findings.profile.model),
+    });
+    let mut body = Body::new(lab, expectations, mode);
+    for name in BEHAVIOURS.iter().copied() {
+        let ended = run_one(name, &mut body).await;
+        let closed = body.close_all().await;
+        let verdict = match ended.and(closed) {
+            Ok(()) => Verdict::Passed,
+            Err(Stop::Skipped(why)) => Verdict::Skipped(why),
+            Err(Stop::Verb(error)) => Verdict::Failed(error.to_string()),
+            Err(Stop::Otherwise(why)) => Verdict::Failed(why),
+            Err(Stop::End(error)) => return Err(error),
+        };
+        found.push(Behaviour { name, verdict });
+    }
+    Ok(found)
+}

@@ -1,0 +1,63 @@
+//! Results of `tb5 calibrate --conformance`
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+use rdma_calibrate::{Behaviour, Verdict};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::report::{Output, plain};
+
+#[derive(Debug, Serialize)]
+struct Conformance<'a> {
+    backend: &'static str,
+    role: &'static str,
+    device: &'a str,
+    /// `None` for a real device
+    simulated_profile: Option<&'a str>,
+    passed: usize,
+    /// Each with the reason
+    skipped: BTreeMap<&'static str, &'a str>,
+    /// Each with what the device does instead
+    failed: BTreeMap<&'static str, &'a str>,
+}
+
+/// Prints what came of each behaviour; fails if the device lacks one
+pub(super) fn print(
+    behaviours: &[Behaviour],
+    backend: &'static str,
+    device: &str,
+    simulated_profile: Option<&str>,
+    output: Output,
+) -> Result<()> {
+    let mut conformance = Conformance {
+        backend,
+        role: "client",
+        device,
+        simulated_profile,
+        passed: 0,
+        skipped: BTreeMap::new(),
+        failed: BTreeMap::new(),
+    };
+    for Behaviour { name, verdict, .. } in behaviours {
+        match verdict {
+            Verdict::Passed => conformance.passed += 1,
+            Verdict::Skipped(why) => drop(conformance.skipped.insert(name, why)),
+            Verdict::Failed(why) => drop(conformance.failed.insert(name, why)),
+        }
+    }
+    let device = plain(device);
+    let device = simulated_profile.map_or_else(|| device.clone(), |of| format!("{device}, simulated ({of})"));
+    let counts = [
+        ("device", device),
+        ("passed", format!("{} of {} behaviours", conformance.passed, behaviours.len())),
+    ];
+    let others = conformance.skipped.iter().map(|(name, why)| (*name, format!("skipped: {why}")));
+    let failed = conformance.failed.iter().map(|(name, why)| (*name, format!("FAILED: {why}")));
+    output.outcome(&conformance, counts.into_iter().chain(others).chain(failed))?;
+    if !conformance.failed.is_empty() {
+        bail!(Failure::Reported);
+    }
+    Ok(())
+}
