@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use futures::future::{join, select};
 use rdma_async::TokioRuntime;
-use rdma_calibrate::{CalibrateError, Calls, Machine, Options, Path, calibrate, serve, serve_watched};
+use rdma_calibrate::{
+    CalibrateError, Calls, Machine, Options, Path, VERSION, calibrate, serve, serve_watched,
+};
 use rdma_core::{AnyDevice, Cause, Error, Runtime, Time, Verb};
 use rdma_sim::{FaultPlan, Model, Sim};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -67,6 +69,11 @@ fn a_mac_without_rdma_is_said_on_both_sides() {
     }
 }
 
+/// The first line of a side of this version
+fn our_hello() -> String {
+    format!("{{\"tb5_calibrate\":{VERSION}}}\n")
+}
+
 /// Catches a side that takes an older one for a broken one.
 #[test]
 fn an_older_side_is_recognised_by_both() {
@@ -79,7 +86,7 @@ fn an_older_side_is_recognised_by_both() {
                     old.write_all(line.as_bytes()).await.unwrap();
                     let mut hello = [0; 20];
                     old.read_exact(&mut hello).await.unwrap();
-                    assert_eq!(&hello, b"{\"tb5_calibrate\":3}\n");
+                    assert_eq!(hello, *our_hello().as_bytes());
                     drop(old);
                 };
                 let new = async {
@@ -150,7 +157,7 @@ fn a_verb_that_hangs_is_named() {
         async move { serve_watched(&machine, stream, &calls).await }
     });
     let (verb, time) = tokio.block_on(async {
-        peer.write_all(b"{\"tb5_calibrate\":3}\n\"bye\"\n").await.unwrap();
+        peer.write_all(format!("{}\"bye\"\n", our_hello()).as_bytes()).await.unwrap();
         calls.hangs(Duration::from_millis(20), Duration::from_millis(1)).await
     });
     is_open.recv().unwrap();
