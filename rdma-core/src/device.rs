@@ -4,8 +4,8 @@ use std::ptr::NonNull;
 use std::task::{Context, Poll, Waker};
 
 use crate::{
-    Access, Caps, Cause, Completion, Error, Gid, Invalid, Lkey, PortStatus, QpAddress, QpCapacity, QpInit,
-    QpState, RecvRequest, Rkey, SendRequest, Transition,
+    Access, Caps, Cause, Completion, Error, Gid, Lkey, PortStatus, QpAddress, QpCapacity, QpInit, QpState,
+    RecvRequest, Rkey, SendRequest, Transition,
 };
 
 /// An open RDMA device with its protection domain: one port, one cable, one neighbour
@@ -117,7 +117,7 @@ pub unsafe trait Device: Send + Sync + 'static {
 
     /// [Registers](Self::register) `mem` for requests of this side alone
     ///
-    /// With [`Access::LOCAL_WRITE`]; a device without one-sided operations that refuses that is asked again with remote rights, which no
+    /// With [`Access::LOCAL_WRITE`]; a device without one-sided operations that refuses that as invalid is asked again with remote rights, which no
     /// peer can use there. Reports disagree on whether Apple's device refuses it.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ pub unsafe trait Device: Send + Sync + 'static {
         // SAFETY: the caller keeps the contract for local rights.
         let registered = unsafe { self.register(mem, Access::LOCAL_WRITE) };
         match registered {
-            Err(Error { cause: Cause::Invalid(Invalid::LocalWriteOnly), .. }) if !self.caps().one_sided => {
+            Err(Error { cause: Cause::Invalid(_), .. }) if !self.caps().one_sided => {
                 let all = Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
                 // SAFETY: without one-sided operations, the remote rights mean nothing.
                 unsafe { self.register(mem, all) }

@@ -29,7 +29,8 @@ pub(super) async fn messages_around_every_boundary_arrive(body: &mut Body<'_, '_
         if len <= frames * FRAME && len <= body.caps().max_message as usize {
             match transfer(body, [a, b], 5, len).await {
                 // The queue is shallower than it says, which has a behaviour of its own.
-                Err(Stop::Verb(error)) if matches!(error.cause, Cause::MessageTooLong { .. }) => (),
+                Err(Stop::Verb(error))
+                    if matches!(error.cause, Cause::MessageTooLong { .. } | Cause::Invalid(_)) => {}
                 there => there.and(transfer(body, [b, a], 6, len).await)?,
             }
         }
