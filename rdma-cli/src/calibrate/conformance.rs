@@ -16,7 +16,7 @@ struct Conformance<'a> {
     device: &'a str,
     /// `None` for a real device
     simulated_profile: Option<&'a str>,
-    passed: usize,
+    passed_count: usize,
     /// Each with the reason
     skipped: BTreeMap<&'static str, &'a str>,
     /// Each with what the device does instead
@@ -36,13 +36,13 @@ pub(super) fn print(
         role: "client",
         device,
         simulated_profile,
-        passed: 0,
+        passed_count: 0,
         skipped: BTreeMap::new(),
         failed: BTreeMap::new(),
     };
     for Behaviour { name, verdict, .. } in behaviours {
         match verdict {
-            Verdict::Passed => conformance.passed += 1,
+            Verdict::Passed => conformance.passed_count += 1,
             Verdict::Skipped(why) => drop(conformance.skipped.insert(name, why)),
             Verdict::Failed(why) => drop(conformance.failed.insert(name, why)),
         }
@@ -51,7 +51,7 @@ pub(super) fn print(
     let device = simulated_profile.map_or_else(|| device.clone(), |of| format!("{device}, simulated ({of})"));
     let counts = [
         ("device", device),
-        ("passed", format!("{} of {} behaviours", conformance.passed, behaviours.len())),
+        ("passed", format!("{} of {} behaviours", conformance.passed_count, behaviours.len())),
     ];
     let others = conformance.skipped.iter().map(|(name, why)| (*name, format!("skipped: {why}")));
     let failed = conformance.failed.iter().map(|(name, why)| (*name, format!("FAILED: {why}")));

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
 use rdma_async::TokioRuntime;
 use rdma_calibrate::{
-    CalibrateError, Calls, Machine, Options, Path, calibrate_watched, conform, serve_watched,
+    CalibrateError, Calls, Expectations, Machine, Options, Path, calibrate_watched, conform, serve_watched,
 };
 use rdma_core::{AnyDevice, Cause, Error, Runtime, Verb};
 use rdma_tb5::{OpenError, OpenOptions, PollPolicy, Provider, VerbsDevice};
@@ -18,6 +18,7 @@ use super::args::Arguments;
 use super::conformance;
 use super::outcome::Files;
 use crate::failure::Failure;
+use crate::mac;
 use crate::machines::{
     self, CHECK_INTERVAL, Host, canonical, connect, require_port, runtime, unless_interrupted,
 };
@@ -70,6 +71,14 @@ impl Machine for RealDevice {
 
     fn begins(&self, name: &'static str, number: usize, count: usize) {
         progress::step(&self.progress, name, number, count);
+    }
+
+    fn expectations(&self) -> Option<Expectations> {
+        let is_adapter = match self.provider.simulated_profile() {
+            Some(profile) => mac::model(&profile).is_ok_and(|model| model.caps.one_sided),
+            None => !self.names[0].starts_with("rdma_en"),
+        };
+        is_adapter.then_some(Expectations::ADAPTER)
     }
 
     fn hidden(&self) -> &'static [&'static str] {

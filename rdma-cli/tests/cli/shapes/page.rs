@@ -8,11 +8,12 @@ use serde_json::Value;
 use super::types::{Json, Sources};
 
 /// A section of the page, and the type that the command prints
-pub(super) const SECTIONS: [(&str, &str); 34] = [
+pub(super) const SECTIONS: [(&str, &str); 35] = [
     ("bench", "bench::report::Report"),
     ("bw", "bw::BwResult"),
     ("bw HOST:", "measure::bw::RemoteBw"),
     ("calibrate", "calibrate::outcome::Outcome"),
+    ("calibrate --conformance", "calibrate::conformance::Conformance"),
     ("calibrate --listen", "calibrate::machines::Served"),
     ("calibrate HOST:", "calibrate::outcome::Outcome"),
     ("completions", "manual::Completed"),

@@ -17,10 +17,11 @@ use crate::support::{Running, stderr};
 
 /// A command, without `--json`, and its exit code; SRC, DIR, DST, LEFT, RIGHT, DISABLED, SCENARIO, FAILING, UNFIRED and PLAN are files,
 /// and LINE is one of a replay
-pub(super) const COMMANDS: [(&str, &str, i32); 24] = [
+pub(super) const COMMANDS: [(&str, &str, i32); 25] = [
     ("bench", "bench all-reduce --bytes 4KiB..8KiB", 0),
     ("bw", "bw --bytes 4KiB..8KiB", 0),
     ("calibrate", "calibrate --out DST", 0),
+    ("calibrate --conformance", "calibrate --conformance", 0),
     ("completions", "completions fish", 0),
     ("copy", "copy SRC DST", 0),
     ("copy -r", "copy -r DIR DST --cables 2 --fault FAULT", 0),
