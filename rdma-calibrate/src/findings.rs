@@ -4,7 +4,7 @@ use std::time::Duration;
 use rdma_core::PortStatus;
 use rdma_sim::profile::{Decided, Profile};
 
-use crate::conformance::Behaviour;
+use crate::conformance::verdict::Behaviour;
 use crate::plan::{How, PLAN};
 use crate::rule_plan::UNCHECKED_RULES;
 

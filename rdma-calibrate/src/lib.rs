@@ -24,7 +24,9 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use self::calls::Calls;
-pub use self::conformance::{BEHAVIOURS, Behaviour, Expectations, Verdict};
+pub use self::conformance::BEHAVIOURS;
+pub use self::conformance::expectations::Expectations;
+pub use self::conformance::verdict::{Behaviour, Verdict};
 pub use self::error::CalibrateError;
 pub use self::findings::{CableRates, Findings, Goodput, RoundTrips, RuleFinding};
 pub use self::machine::{Machine, Path};
@@ -34,7 +36,7 @@ pub use self::plan::{How, PLAN, Plan};
 pub use self::rule_plan::{CHECKED_RULES, UNCHECKED_RULES};
 pub use self::serve::{serve, serve_watched};
 
-use self::conformance::Mode;
+use self::conformance::expectations::Mode;
 use self::control::Stream;
 use self::lab::Lab;
 

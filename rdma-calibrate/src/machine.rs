@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use rdma_core::{AnyDevice, Error, Runtime};
 
-use crate::conformance::Expectations;
+use crate::conformance::expectations::Expectations;
 
 /// A side of a calibration: a device, and a clock
 pub trait Machine: Send + Sync {

@@ -3,7 +3,7 @@
 use rdma_core::{QpAddress, Status};
 use serde::{Deserialize, Serialize};
 
-use crate::conformance::{Act, Acted, Refusal};
+use crate::conformance::acts::{Act, Acted, Refusal};
 
 /// The version of the conversation: sides of different versions part at once
 pub const VERSION: u64 = 4;

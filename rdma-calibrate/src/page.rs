@@ -6,7 +6,7 @@ use rdma_sim::Model;
 use rdma_sim::catalogue::{self, Rule};
 use rdma_sim::profile::{Decided, Profile};
 
-use crate::conformance::{Behaviour, Verdict};
+use crate::conformance::verdict::{Behaviour, Verdict};
 use crate::findings::{CableRates, Findings, Goodput, RoundTrips, RuleFinding};
 use crate::plan::PLAN;
 

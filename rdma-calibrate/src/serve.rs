@@ -11,7 +11,7 @@ use rdma_core::{AnyDevice, Device as _, Error, PortState};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::calls::Calls;
-use crate::conformance::Queues;
+use crate::conformance::acts::Queues;
 use crate::control::{Control, Stream};
 use crate::error::CalibrateError;
 use crate::machine::{Machine, Path};

@@ -10,7 +10,8 @@ use rdma_core::{
 };
 
 use super::acts::{Act, Acted, Queues, Refusal};
-use super::{Expectations, Mode, Stop};
+use super::expectations::{Expectations, Mode};
+use super::verdict::Stop;
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::message::{Reply, Request};

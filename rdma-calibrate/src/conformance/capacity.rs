@@ -8,7 +8,7 @@ use rdma_core::{Cause, CompletionQueue as _, Device as _, FRAME, QpCapacity, QpI
 
 use super::body::{Body, Qp};
 use super::lifecycle::invalid;
-use super::{Outcome, Stop, refused};
+use super::verdict::{Outcome, Stop, refused};
 
 /// What the body asks for where it fills a queue
 const ASKED: u32 = 7;

@@ -7,7 +7,7 @@ use rdma_core::{
 };
 
 use super::body::Body;
-use super::{Outcome, Stop};
+use super::verdict::{Outcome, Stop};
 use crate::station::{ALL_ACCESS, Memory, Station};
 
 pub(super) async fn a_send_completes_under_its_name(body: &mut Body<'_, '_>) -> Outcome {

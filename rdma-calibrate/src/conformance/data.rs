@@ -5,7 +5,7 @@ use std::time::Duration;
 use rdma_core::{Cause, FRAME, QpCapacity, Status};
 
 use super::body::{Body, Qp};
-use super::{Outcome, Stop};
+use super::verdict::{Outcome, Stop};
 
 /// Sends a message of `len` bytes and looks at what arrives
 async fn transfer(body: &mut Body<'_, '_>, [a, b]: [Qp; 2], number: u8, len: usize) -> Outcome {

@@ -8,7 +8,7 @@ use rdma_core::{
 };
 
 use super::body::Body;
-use super::{Outcome, Stop, refused};
+use super::verdict::{Outcome, Stop, refused};
 use crate::machine::Path;
 use crate::station::{ALL_ACCESS, Memory};
 

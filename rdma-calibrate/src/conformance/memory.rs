@@ -5,7 +5,7 @@ use rdma_core::{Device as _, FRAME, QueuePair as _, SendOp, SendRequest, Sge, St
 
 use super::body::Body;
 use super::lifecycle::invalid;
-use super::{Outcome, Stop};
+use super::verdict::{Outcome, Stop};
 use crate::station::{ALL_ACCESS, Memory};
 
 /// What the behaviours register beside the memory of a queue pair

@@ -1,13 +1,13 @@
 //! Behaviours that programs rely on, of every device with verbs: one body for all backends
 //!
 //! A behaviour is a function over the two ends of a cable: this side's device, and that of the peer, which does what it is asked. Where
-//! kinds of devices differ for a documented reason, [`Expectations`] says how.
+//! kinds of devices differ for a documented reason, [`Expectations`] say how.
 
 /// Stops a behaviour unless a condition holds
 macro_rules! ensure {
     ($condition:expr, $($text:tt)+) => {
         if !$condition {
-            return Err($crate::conformance::Stop::Otherwise(format!($($text)+)));
+            return Err($crate::conformance::verdict::Stop::Otherwise(format!($($text)+)));
         }
     };
 }
@@ -23,159 +23,25 @@ macro_rules! ensure_eq {
     };
 }
 
-mod acts;
+pub(crate) mod acts;
 mod body;
 mod capacity;
 mod completions;
 mod data;
+pub(crate) mod expectations;
 mod lifecycle;
 mod memory;
 mod states;
 mod teardown;
+pub(crate) mod verdict;
 
-use rdma_core::{Device as _, Error};
-use rdma_sim::Model;
-use rdma_sim::rules::{EarlyReceives, FrameMatch, QueueUnit, RingOverflow};
+use rdma_core::Device as _;
 
-pub(crate) use self::acts::{Act, Acted, Queues, Refusal};
 use self::body::Body;
+use self::expectations::{Expectations, Mode};
+use self::verdict::{Behaviour, Outcome, Stop, Verdict};
 use crate::error::CalibrateError;
 use crate::lab::Lab;
-
-/// Where kinds of devices differ, and why
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct Expectations {
-    /// A message and its receive span the same frames (Apple's device); else the message is just not longer (the verbs)
-    pub frames_match: bool,
-    /// Queues count the frames of requests (Apple's device), and not the requests
-    pub queues_count_frames: bool,
-    /// A full queue refuses more (the verbs); else it accepts it and damages data
-    pub full_queues_refuse: bool,
-    /// Receives are accepted from INIT on (the verbs)
-    pub receives_at_init: bool,
-    /// The transition to RTR checks that the peer is reachable (Apple's device)
-    pub peer_checked_by_connect: bool,
-    /// A SEND waits for its receive (Apple's device); else it is lost (network adapters)
-    pub send_waits: bool,
-    /// Limits are few enough to be reached (Apple's device)
-    pub limits_are_small: bool,
-    /// There are no reliable queue pairs (Apple's device)
-    pub is_unreliable_only: bool,
-}
-
-impl Expectations {
-    /// Apple's device, as simulated by default
-    pub const TB5: Self = Self {
-        frames_match: true,
-        queues_count_frames: true,
-        full_queues_refuse: true,
-        receives_at_init: true,
-        peer_checked_by_connect: true,
-        send_waits: true,
-        limits_are_small: true,
-        is_unreliable_only: true,
-    };
-
-    /// A network adapter
-    pub const ADAPTER: Self = Self {
-        frames_match: false,
-        queues_count_frames: false,
-        full_queues_refuse: true,
-        receives_at_init: true,
-        peer_checked_by_connect: false,
-        send_waits: false,
-        limits_are_small: false,
-        is_unreliable_only: false,
-    };
-
-    /// The verbs of Linux through `rdma-tb5`, which counts frames itself
-    pub const LINUX: Self = Self { queues_count_frames: true, ..Self::ADAPTER };
-
-    /// TCP under the verbs, without reliable queue pairs
-    pub const TCP: Self = Self { is_unreliable_only: true, ..Self::LINUX };
-
-    /// Apple's device with the rules of `model`
-    pub(crate) fn of(model: &Model) -> Self {
-        Self {
-            frames_match: model.rules.frame_match == FrameMatch::Exact,
-            queues_count_frames: model.rules.queue_unit == QueueUnit::Frames,
-            full_queues_refuse: model.rules.ring_overflow == RingOverflow::Refused,
-            receives_at_init: model.rules.early_receives == EarlyReceives::FromInit,
-            ..Self::TB5
-        }
-    }
-}
-
-/// Which behaviours run that leave something behind
-#[derive(Clone, Copy)]
-pub(crate) struct Mode {
-    /// Those of which a transition to RTR fails
-    pub(crate) failing_transitions: bool,
-    /// That of the error state
-    pub(crate) error_state: bool,
-}
-
-/// Whether the device has a behaviour
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct Behaviour {
-    /// Its name
-    pub name: &'static str,
-    /// What came of it
-    pub verdict: Verdict,
-}
-
-/// What came of a behaviour
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Verdict {
-    /// The device has it
-    Passed,
-    /// It was not tried, for this reason
-    Skipped(&'static str),
-    /// The device does something else, or fails
-    Failed(String),
-}
-
-/// Why a behaviour ended early
-enum Stop {
-    Skipped(&'static str),
-    /// A verb failed
-    Verb(Error),
-    /// The device did something else
-    Otherwise(String),
-    /// The calibration cannot go on
-    End(CalibrateError),
-}
-
-type Outcome = Result<(), Stop>;
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        Self::Verb(error)
-    }
-}
-
-impl From<CalibrateError> for Stop {
-    fn from(error: CalibrateError) -> Self {
-        match error {
-            CalibrateError::Verb { error, .. } => Self::Verb(error),
-            CalibrateError::Status { .. } | CalibrateError::Silent { .. } | CalibrateError::PeerFailed(_) => {
-                Self::Otherwise(error.to_string())
-            }
-            error => Self::End(error),
-        }
-    }
-}
-
-/// The error of what has to be refused
-fn refused<T>(answer: Result<T, impl Into<Stop>>, what: &str) -> Result<Error, Stop> {
-    match answer.map_err(Into::into) {
-        Ok(_) => Err(Stop::Otherwise(format!("{what} was accepted"))),
-        Err(Stop::Verb(error)) => Ok(error),
-        Err(stop) => Err(stop),
-    }
-}
 
 macro_rules! behaviours {
     ($($module:ident: $($name:ident),+ $(,)?;)+) => {

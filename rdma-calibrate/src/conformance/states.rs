@@ -4,7 +4,7 @@ use rdma_core::{Cause, QpAddress, QpState, Transition};
 
 use super::body::Body;
 use super::lifecycle::invalid;
-use super::{Outcome, Stop, refused};
+use super::verdict::{Outcome, Stop, refused};
 use crate::lab::nowhere;
 
 pub(super) async fn connecting_goes_through_all_states(body: &mut Body<'_, '_>) -> Outcome {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rdma_core::QpState;
 
-use super::Outcome;
 use super::body::Body;
+use super::verdict::Outcome;
 
 const MOMENT: Duration = Duration::from_millis(1);
 

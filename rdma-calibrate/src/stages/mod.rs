@@ -16,7 +16,8 @@ mod queues;
 mod timing;
 mod verbs;
 
-use crate::conformance::{self, Mode};
+use crate::conformance;
+use crate::conformance::expectations::Mode;
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::message::Request;

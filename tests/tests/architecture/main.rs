@@ -29,7 +29,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("rdma-tcp", &["rdma-core"]),
     ("rdma-async", &["rdma-arena", "rdma-core"]),
     ("rdma-collectives", &["rdma-async"]),
-    ("rdma-calibrate", &["rdma-arena", "rdma-async", "rdma-core", "rdma-sim"]),
+    ("rdma-calibrate", &["rdma-arena", "rdma-async", "rdma-bare", "rdma-core", "rdma-sim"]),
     ("rdma-doctor", &["rdma-core", "rdma-tb5", "rdma-verbs-abi"]),
     ("rdma-sim-verbs", &["rdma-arena", "rdma-core", "rdma-sim", "rdma-verbs-abi"]),
     ("rdma-sim-verbs/librdma", &["rdma-sim-verbs"]),

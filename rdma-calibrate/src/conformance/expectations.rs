@@ -1,0 +1,78 @@
+//! What is expected of kinds of devices, and what may be tried
+
+use rdma_sim::Model;
+use rdma_sim::rules::{EarlyReceives, FrameMatch, QueueUnit, RingOverflow};
+
+/// Where kinds of devices differ, and why
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Expectations {
+    /// A message and its receive span the same frames (Apple's device); else the message is just not longer (the verbs)
+    pub frames_match: bool,
+    /// Queues count the frames of requests (Apple's device), and not the requests
+    pub queues_count_frames: bool,
+    /// A full queue refuses more (the verbs); else it accepts it and damages data
+    pub full_queues_refuse: bool,
+    /// Receives are accepted from INIT on (the verbs)
+    pub receives_at_init: bool,
+    /// The transition to RTR checks that the peer is reachable (Apple's device)
+    pub peer_checked_by_connect: bool,
+    /// A SEND waits for its receive (Apple's device); else it is lost (network adapters)
+    pub send_waits: bool,
+    /// Limits are few enough to be reached (Apple's device)
+    pub limits_are_small: bool,
+    /// There are no reliable queue pairs (Apple's device)
+    pub is_unreliable_only: bool,
+}
+
+impl Expectations {
+    /// Apple's device, as simulated by default
+    pub const TB5: Self = Self {
+        frames_match: true,
+        queues_count_frames: true,
+        full_queues_refuse: true,
+        receives_at_init: true,
+        peer_checked_by_connect: true,
+        send_waits: true,
+        limits_are_small: true,
+        is_unreliable_only: true,
+    };
+
+    /// A network adapter
+    pub const ADAPTER: Self = Self {
+        frames_match: false,
+        queues_count_frames: false,
+        full_queues_refuse: true,
+        receives_at_init: true,
+        peer_checked_by_connect: false,
+        send_waits: false,
+        limits_are_small: false,
+        is_unreliable_only: false,
+    };
+
+    /// The verbs of Linux through `rdma-tb5`, which counts frames itself
+    pub const LINUX: Self = Self { queues_count_frames: true, ..Self::ADAPTER };
+
+    /// TCP under the verbs, without reliable queue pairs
+    pub const TCP: Self = Self { is_unreliable_only: true, ..Self::LINUX };
+
+    /// Apple's device with the rules of `model`
+    pub(crate) fn of(model: &Model) -> Self {
+        Self {
+            frames_match: model.rules.frame_match == FrameMatch::Exact,
+            queues_count_frames: model.rules.queue_unit == QueueUnit::Frames,
+            full_queues_refuse: model.rules.ring_overflow == RingOverflow::Refused,
+            receives_at_init: model.rules.early_receives == EarlyReceives::FromInit,
+            ..Self::TB5
+        }
+    }
+}
+
+/// Which behaviours run that leave something behind
+#[derive(Clone, Copy)]
+pub(crate) struct Mode {
+    /// Those of which a transition to RTR fails
+    pub(crate) failing_transitions: bool,
+    /// That of the error state
+    pub(crate) error_state: bool,
+}
