@@ -119,14 +119,9 @@ impl<D: Device> BareQp<D> {
         &self.device
     }
 
-    /// The ranges of the requests whose completion has not been taken yet, in the order of the posts
+    /// Each request whose completion has not been taken, as its opcode and its range of the arena, in the order of the posts
     pub fn posted(&self) -> impl Iterator<Item = (Opcode, Range<usize>)> {
         self.posted.iter().map(|posted| (posted.opcode, posted.range.clone()))
-    }
-
-    /// The length of the arena in bytes
-    pub fn arena_len(&self) -> usize {
-        self.arena.as_ref().map_or(0, Arena::len)
     }
 
     /// Sends a range of the arena

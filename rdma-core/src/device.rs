@@ -117,8 +117,8 @@ pub unsafe trait Device: Send + Sync + 'static {
 
     /// [Registers](Self::register) `mem` for requests of this side alone
     ///
-    /// With [`Access::LOCAL_WRITE`]; a device without one-sided operations that refuses that as invalid is asked again with remote rights, which no
-    /// peer can use there. Reports disagree on whether Apple's device refuses it.
+    /// With [`Access::LOCAL_WRITE`]; a device without one-sided operations that refuses that as invalid is asked again with remote
+    /// rights, which no peer can use there. Reports disagree on whether Apple's device refuses it.
     ///
     /// # Errors
     ///

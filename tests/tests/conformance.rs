@@ -151,7 +151,7 @@ async fn the_tcp_device_conforms() {
     assert_conforms(&conformed([&device, &device], [asks, answers]).await, &skipped);
 }
 
-/// A device of whatever provider this machine has
+/// A device of the provider that this machine has
 struct Genuine {
     provider: Arc<Provider>,
     name: String,

@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 const MAX_MEMORY: usize = 64 << 20;
 /// The longest wait for a completion, in milliseconds
 const MAX_WAIT: u64 = 10_000;
-
 /// How much memory is compared at once
 const CHUNK: usize = 64 << 10;
 
@@ -91,6 +90,10 @@ impl From<Error> for Refusal {
     }
 }
 
+fn missing(number: u32) -> Refusal {
+    Refusal::Otherwise(format!("there is no queue pair {number}"))
+}
+
 fn otherwise<T>(why: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal::Otherwise(why.into()))
 }
@@ -121,54 +124,38 @@ impl Queues {
     ) -> Result<Acted, Refusal> {
         match act {
             Act::Port => return Ok(Acted::Port { state: device.port()?.state }),
-            Act::CloseAll => {
-                let mut closed = std::mem::take(&mut self.0).into_values();
-                return closed.try_for_each(|queue| queue.check()).map(|()| Acted::Done);
-            }
             Act::Make { frames, len } => return self.make(device, number, frames, len),
-            Act::Close => {
-                let queue = self.0.remove(&number);
-                return queue
-                    .map_or_else(|| otherwise("it is closed"), |queue| queue.check().map(|()| Acted::Done));
-            }
-            _ => (),
-        }
-        let Some(queue) = self.0.get_mut(&number) else {
-            return otherwise(format!("there is no queue pair {number}"));
-        };
-        match act {
-            Act::Modify { to } => queue.qp.qp().modify(to)?,
-            Act::Connect { peer } => queue.qp.qp().connect(&peer)?,
+            Act::Close => self.0.remove(&number).ok_or_else(|| missing(number))?.check()?,
+            Act::CloseAll => std::mem::take(&mut self.0).into_values().try_for_each(|queue| queue.check())?,
+            Act::Modify { to } => self.queue(number)?.qp.qp().modify(to)?,
+            Act::Connect { peer } => self.queue(number)?.qp.qp().connect(&peer)?,
             Act::Recv { id, part } => {
+                let queue = self.queue(number)?;
                 let range = queue.free(part, |_| false)?;
                 queue.qp.recv(id, range)?;
             }
             Act::Send { id, part } => {
+                let queue = self.queue(number)?;
                 let range = queue.free(part, |opcode| opcode == Opcode::Send)?;
                 queue.qp.send(id, range)?;
             }
-            Act::Fill { part, pattern } => {
-                let range = queue.free(part, |_| false)?;
-                let bytes: Vec<_> = (0..range.len()).map(|at| byte(pattern, at)).collect();
-                queue.qp.write(range.start, &bytes);
-                queue.expected[range].copy_from_slice(&bytes);
-            }
+            Act::Fill { part, pattern } => self.queue(number)?.fill(part, pattern)?,
             Act::Compare { part, pattern } => {
-                let range = queue.free(part, |opcode| opcode == Opcode::Send)?;
-                let found = queue.qp.read(range);
-                let deviates_at =
-                    found.iter().enumerate().position(|(at, found)| *found != byte(pattern, at));
+                let deviates_at = self.queue(number)?.deviates_at(part, pattern)?;
                 return Ok(Acted::Compared { deviates_at });
             }
             Act::Next { milliseconds } => {
-                let completion =
-                    queue.next(runtime, Duration::from_millis(milliseconds.min(MAX_WAIT))).await?;
+                let time = Duration::from_millis(milliseconds.min(MAX_WAIT));
+                let completion = self.queue(number)?.next(runtime, time).await?;
                 return Ok(Acted::Next { completion });
             }
-            Act::State => return Ok(Acted::State { state: queue.qp.qp().state() }),
-            Act::Make { .. } | Act::Close | Act::CloseAll | Act::Port => (),
+            Act::State => return Ok(Acted::State { state: self.queue(number)?.qp.qp().state() }),
         }
         Ok(Acted::Done)
+    }
+
+    fn queue(&mut self, number: u32) -> Result<&mut Queue, Refusal> {
+        self.0.get_mut(&number).ok_or_else(|| missing(number))
     }
 
     fn make(&mut self, device: &AnyDevice, number: u32, frames: u32, len: usize) -> Result<Acted, Refusal> {
@@ -205,6 +192,21 @@ impl Queue {
         Ok(start..end)
     }
 
+    fn fill(&mut self, part: Part, pattern: u8) -> Result<(), Refusal> {
+        let range = self.free(part, |_| false)?;
+        let bytes: Vec<_> = (0..range.len()).map(|at| byte(pattern, at)).collect();
+        self.qp.write(range.start, &bytes);
+        self.expected[range].copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    /// Where a part of the memory deviates from a pattern
+    fn deviates_at(&self, part: Part, pattern: u8) -> Result<Option<usize>, Refusal> {
+        let range = self.free(part, |opcode| opcode == Opcode::Send)?;
+        let found = self.qp.read(range);
+        Ok(found.iter().enumerate().position(|(at, found)| *found != byte(pattern, at)))
+    }
+
     /// The ranges of posted receives
     fn receives(&self) -> Vec<Range<usize>> {
         self.qp.posted().filter(|(opcode, _)| *opcode == Opcode::Recv).map(|(_, range)| range).collect()
@@ -225,7 +227,7 @@ impl Queue {
         Ok(Some(completion))
     }
 
-    /// Looks for bytes outside of posted receives that nobody wrote
+    /// Fails if the device has written outside of posted receives
     fn check(&self) -> Result<(), Refusal> {
         let mut posted = self.receives();
         posted.sort_by_key(|range| range.start);

@@ -208,7 +208,7 @@ impl<'a, 'b> Body<'a, 'b> {
         }
     }
 
-    /// Destroys it, whatever is posted
+    /// Destroys a queue pair, whatever is posted on it
     pub(super) async fn close(&mut self, qp: Qp) -> Result<(), Stop> {
         self.act(qp.end, qp.number, Act::Close).await.map(drop)
     }

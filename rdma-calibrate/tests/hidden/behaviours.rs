@@ -55,7 +55,7 @@ const BROKEN: &[(&str, &[&str])] = &[
     ("unregistered", &["an_unknown_key_is_an_error"]),
 ];
 
-/// Catches a body that passes whatever the device does, and a failure that ends the calibration.
+/// Catches a behaviour that passes on a device that lacks it, and a failed behaviour that ends the calibration.
 #[test]
 fn behaviours_that_a_device_lacks_are_named_in_the_page() {
     for (broken, lacking) in BROKEN {

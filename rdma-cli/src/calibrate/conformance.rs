@@ -6,8 +6,9 @@ use anyhow::{Result, bail};
 use rdma_calibrate::{Behaviour, Verdict};
 use serde::Serialize;
 
+use super::outcome::named;
 use crate::failure::Failure;
-use crate::report::{Output, plain};
+use crate::report::Output;
 
 #[derive(Debug, Serialize)]
 struct Conformance<'a> {
@@ -47,10 +48,8 @@ pub(super) fn print(
             Verdict::Failed(why) => drop(conformance.failed.insert(name, why)),
         }
     }
-    let device = plain(device);
-    let device = simulated_profile.map_or_else(|| device.clone(), |of| format!("{device}, simulated ({of})"));
     let counts = [
-        ("device", device),
+        ("device", named(device, simulated_profile)),
         ("passed", format!("{} of {} behaviours", conformance.passed_count, behaviours.len())),
     ];
     let others = conformance.skipped.iter().map(|(name, why)| (*name, format!("skipped: {why}")));

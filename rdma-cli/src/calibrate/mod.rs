@@ -1,5 +1,5 @@
-//! `tb5 calibrate`: finds out how the device behaves, as a profile that the simulator loads and a page that people read, or whether it has the behaviours
-//! that programs rely on
+//! `tb5 calibrate`: finds out how the device behaves, as a profile that the simulator loads and a page that people read,
+//! or whether it has the behaviours that programs rely on
 
 mod args;
 mod conformance;

@@ -84,6 +84,12 @@ fn unwritten(error: &anyhow::Error, profile: &str) -> anyhow::Error {
     )
 }
 
+/// The name of a device, with the profile under which it was simulated
+pub(super) fn named(device: &str, simulated_profile: Option<&str>) -> String {
+    let simulated = simulated_profile.map_or_else(String::new, |of| format!(", simulated ({of})"));
+    plain(device) + &simulated
+}
+
 fn print(
     findings: &Findings,
     profile_file: &Path,
@@ -117,15 +123,8 @@ fn print(
         [] => "none".to_owned(),
         some => some.join(", "),
     };
-    let device = plain(&outcome.device);
     let rows = [
-        (
-            "device",
-            findings
-                .simulated
-                .as_ref()
-                .map_or_else(|| device.clone(), |of| format!("{device}, simulated ({of})")),
-        ),
+        ("device", named(&outcome.device, outcome.simulated_profile.as_deref())),
         ("took", format!("{seconds:.1} s")),
         ("measured", format!("{} fields", count("measured"))),
         ("undecided", format!("{} fields, each with its reason in the page", count("undecided"))),
