@@ -36,7 +36,7 @@ impl<'a> Control<'a> {
         runtime: &dyn Runtime,
     ) -> Result<Self, CalibrateError> {
         let mut control = Self { stream: Mutex::new(BufReader::new(stream)) };
-        control.send(&Hello { tb5_calibrate: VERSION }).await?;
+        control.send(runtime, &Hello { tb5_calibrate: VERSION }).await?;
         let line = control.line(runtime, PATIENCE).await.map_err(|error| match error {
             // Another program: a port scanner says nothing, and what expects other words ends the connection.
             CalibrateError::PeerGone | CalibrateError::PeerSilent(_) => CalibrateError::NotCalibrate,
@@ -50,7 +50,11 @@ impl<'a> Control<'a> {
     }
 
     /// Sends `message` as a line
-    pub(crate) async fn send(&mut self, message: &impl Serialize) -> Result<(), CalibrateError> {
+    pub(crate) async fn send(
+        &mut self,
+        runtime: &dyn Runtime,
+        message: &impl Serialize,
+    ) -> Result<(), CalibrateError> {
         let mut line = serde_json::to_vec(message).map_err(|_| CalibrateError::NotCalibrate)?;
         line.push(b'\n');
         let stream = self.stream();
@@ -58,7 +62,8 @@ impl<'a> Control<'a> {
             stream.write_all(&line).await?;
             stream.flush().await
         };
-        written.await.map_err(|_| CalibrateError::PeerGone)
+        let written = timeout(runtime, PATIENCE, written).await;
+        written.ok_or(CalibrateError::PeerSilent(PATIENCE))?.map_err(|_| CalibrateError::PeerGone)
     }
 
     /// Receives a line within `patience`

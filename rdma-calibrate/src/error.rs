@@ -1,20 +1,23 @@
 use std::time::Duration;
 
-use crate::message::VERSION;
+use rdma_core::{Cause, Verb};
 
-/// Why a calibration ended without a result
+use crate::message::{PeerFailure, VERSION};
+
+/// Why a calibration ended before its end
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CalibrateError {
     /// The device cannot be opened, or its port is down
     #[error("the device cannot be used: {0} ({remedy})", remedy = .0.remedy())]
-    Device(rdma_core::Error),
+    Device(#[source] rdma_core::Error),
     /// A verb failed that has to work
     #[error("{stage}: {error} ({remedy})", remedy = error.remedy())]
     Verb {
         /// What was being found out
         stage: &'static str,
         /// The verb, and why it failed
+        #[source]
         error: rdma_core::Error,
     },
     /// A request failed that has to work
@@ -41,13 +44,45 @@ pub enum CalibrateError {
     /// The other side does not answer
     #[error("the other side has not answered for {0:?}: a verb may hang there; look at its output")]
     PeerSilent(Duration),
+    /// Too many transitions have failed on this side
+    #[error("{0} transitions to RTR have failed here, and more may wedge the port: start both sides again")]
+    FailedTransitions(u32),
+    /// The other side asks for a cable that is not here
+    #[error("there is no cable {number}: --device names {count} here; name as many on both machines")]
+    NoCable {
+        /// Which one, from 1 on
+        number: usize,
+        /// How many there are
+        count: usize,
+    },
     /// The other side failed
     #[error("the other side failed: {0}")]
-    PeerFailed(String),
+    PeerFailed(PeerFailure),
     /// The other side speaks another version
     #[error("the other side calibrates by version {0}, this one by {VERSION}: use the same tb5 on both")]
     Version(u64),
     /// The other side is no calibration
     #[error("the other side does not calibrate: start tb5 calibrate --listen there")]
     NotCalibrate,
+}
+
+impl CalibrateError {
+    /// Whether the experiments of other stages may go on after it
+    pub(crate) fn is_of_stage(&self) -> bool {
+        match self {
+            Self::Verb { error, .. } | Self::PeerFailed(PeerFailure::Verb(error)) => {
+                let is_gone = matches!(error.cause, Cause::DeviceGone | Cause::PortDown);
+                // What fails to connect once does so again, and some ports were reported to wedge after a few failures.
+                let is_connecting = error.verb == Verb::ModifyQp && !matches!(error.cause, Cause::Invalid(_));
+                !is_gone && !is_connecting
+            }
+            Self::Status { .. } | Self::Silent { .. } | Self::NoCable { .. } | Self::PeerFailed(_) => true,
+            Self::Device(_)
+            | Self::FailedTransitions(_)
+            | Self::PeerGone
+            | Self::PeerSilent(_)
+            | Self::Version(_)
+            | Self::NotCalibrate => false,
+        }
+    }
 }

@@ -5,8 +5,8 @@ use rdma_core::PortStatus;
 use rdma_sim::profile::{Decided, Profile};
 
 use crate::conformance::verdict::Behaviour;
-use crate::plan::{How, PLAN};
-use crate::rule_plan::UNCHECKED_RULES;
+use crate::plan::{How, PLAN, RISK};
+use crate::rule_plan::{CHECKED_RULES, OPTIONAL_RULES, UNCHECKED_RULES};
 
 /// What a calibration has found
 #[derive(Clone, Debug)]
@@ -38,6 +38,10 @@ pub struct Findings {
     pub untested_rules: Vec<(&'static str, String)>,
     /// Behaviours that programs rely on, with the expectations that follow from the rules above
     pub behaviours: Vec<Behaviour>,
+    /// Experiments that an unexpected answer of the device has stopped, by their stage, each with that answer
+    pub stopped: Vec<(&'static str, String)>,
+    /// Why the calibration ended before its end, to be set by the caller of findings [so far](crate::Machine::found); `None` for a whole one
+    pub ended: Option<String>,
     /// That the calibration has wedged the port, with the remedy: no program connects over it
     pub wedged: Option<String>,
 }
@@ -115,6 +119,8 @@ impl Findings {
             rules: Vec::new(),
             untested_rules: Vec::new(),
             behaviours: Vec::new(),
+            stopped: Vec::new(),
+            ended: None,
             wedged: None,
         }
     }
@@ -148,15 +154,25 @@ impl Findings {
     }
 
     /// Enters each field that no experiment has decided, with the reason
-    pub(crate) fn finish(&mut self, took: Duration) {
-        self.took = took;
+    pub(crate) fn finish(&mut self) {
         let unchecked = UNCHECKED_RULES.iter().map(|(rule, why)| (*rule, (*why).to_owned()));
         self.untested_rules.extend(unchecked);
+        for rule in CHECKED_RULES.iter().copied() {
+            let is_found = self.rules.iter().any(|found| found.rule == rule);
+            if !is_found && !self.untested_rules.iter().any(|(untested, _)| *untested == rule) {
+                let why = match OPTIONAL_RULES.contains(&rule) {
+                    true => format!("not asked for: {RISK}"),
+                    false => "its experiments have stopped".to_owned(),
+                };
+                self.leave_rule(rule, why);
+            }
+        }
         for plan in PLAN {
             if self.profile.decided(plan.field).is_none() {
                 match plan.how {
                     How::Unseen(why) => self.leave(plan.field, why),
                     How::Optional(option) => self.leave(plan.field, &format!("not asked for: {option}")),
+                    _ if !self.stopped.is_empty() => self.leave(plan.field, "its experiments have stopped"),
                     _ => self.leave(plan.field, "its experiment did not decide it"),
                 }
             }

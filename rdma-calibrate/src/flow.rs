@@ -1,17 +1,19 @@
 //! Streams of messages, one way or both ways at once
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use rdma_async::time::sleep;
-use rdma_core::{Cause, Error, Opcode, Time, Verb};
+use rdma_core::{Cause, Error, Opcode, Runtime, Time, Verb};
 
 use crate::error::CalibrateError;
 use crate::message::Flow;
 use crate::serve::slot;
 use crate::station::{PATIENCE, Station};
 
-/// How long a full queue is left alone.
+/// How long a full queue is left alone, where the clock stands still otherwise.
 const MOMENT: Duration = Duration::from_micros(1);
 
 impl Flow {
@@ -20,7 +22,7 @@ impl Flow {
         (0..self.window.min(self.count)).try_for_each(|number| station.recv(slot(number, self.len)))
     }
 
-    /// Sends and receives; returns the time from the first received message to the last
+    /// Sends and receives; returns when the first message was received, and when the last
     ///
     /// The side that asks receives only a stream of both ways, and the side that answers sends only then.
     pub(crate) async fn run(
@@ -28,7 +30,7 @@ impl Flow {
         station: &mut Station,
         stage: &'static str,
         is_asking: bool,
-    ) -> Result<Duration, CalibrateError> {
+    ) -> Result<[Time; 2], CalibrateError> {
         let verb = |error| CalibrateError::Verb { stage, error };
         let runtime = Arc::clone(station.runtime());
         let count_if = |condition| if condition { self.count } else { 0 };
@@ -49,14 +51,18 @@ impl Flow {
                 }
             }
             // A send that completes before its message has left still takes its place in the queue.
-            if is_full && posted == sent {
-                if runtime.now() - progress >= PATIENCE {
-                    return Err(verb(Error::new(Verb::PostSend, Cause::QueueFull)));
-                }
-                sleep(&*runtime, MOMENT).await;
-                continue;
-            }
-            let completed = station.next_completed(stage).await?;
+            let completed = if is_full && posted == sent {
+                let Some(completed) = station.completed_now(stage)? else {
+                    if runtime.now() - progress >= PATIENCE {
+                        return Err(verb(Error::new(Verb::PostSend, Cause::QueueFull)));
+                    }
+                    moment(&*runtime).await;
+                    continue;
+                };
+                completed
+            } else {
+                station.next_completed(stage).await?
+            };
             progress = runtime.now();
             if completed != Opcode::Recv {
                 sent += 1;
@@ -70,6 +76,33 @@ impl Flow {
             }
             received += 1;
         }
-        Ok(first.map_or(Duration::ZERO, |first| last - first))
+        Ok([first.unwrap_or(last), last])
     }
+}
+
+/// The time from the first message of several streams to the last
+pub(crate) fn span(streams: impl IntoIterator<Item = [Time; 2]>) -> Duration {
+    let ends = streams.into_iter().reduce(|[first, last], [start, end]| [first.min(start), last.max(end)]);
+    ends.map_or(Duration::ZERO, |[first, last]| last - first)
+}
+
+/// Waits for a moment: timers of real runtimes are coarser than a cable is fast, so that time passes by other tasks first
+async fn moment(runtime: &dyn Runtime) {
+    let start = runtime.now();
+    yield_now().await;
+    if runtime.now() == start {
+        sleep(runtime, MOMENT).await;
+    }
+}
+
+async fn yield_now() {
+    let mut has_yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

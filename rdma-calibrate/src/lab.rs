@@ -5,17 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rdma_async::time::sleep;
-use rdma_core::{AnyDevice, Device as _, Error, Gid, QpAddress, Runtime, Time};
+use rdma_core::{AnyDevice, Cause, Device as _, Error, Gid, PortState, QpAddress, Runtime, Time, Verb};
 
 use crate::calls::Calls;
 use crate::control::{Control, PATIENCE, Stream};
 use crate::error::CalibrateError;
 use crate::findings::Findings;
 use crate::machine::{Machine, Path};
-use crate::message::{Reply, Request};
+use crate::message::{Numbered, Reply, Request};
 use crate::serve::open;
 use crate::station::Station;
 use crate::watched::open_watched;
+
+/// How often the peer is told that this side is there, while this side waits
+const ALIVE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Lab<'a> {
     pub(crate) machine: &'a dyn Machine,
@@ -23,6 +26,8 @@ pub(crate) struct Lab<'a> {
     calls: Arc<Calls>,
     pub(crate) findings: Findings,
     control: Control<'a>,
+    /// Of the latest request
+    number: u64,
     pub(crate) runtime: Arc<dyn Runtime>,
     start: Time,
 }
@@ -39,23 +44,43 @@ impl<'a> Lab<'a> {
         let device = open(machine, calls).map_err(CalibrateError::Device)?;
         let findings = Findings::new(device.name(), device.port().map_err(CalibrateError::Device)?);
         let start = runtime.now();
-        Ok(Self { machine, device, calls: Arc::clone(calls), findings, control, runtime, start })
+        Ok(Self { machine, device, calls: Arc::clone(calls), findings, control, number: 0, runtime, start })
     }
 
-    /// Ends the calibration of the peer, and returns the findings
-    pub(crate) async fn finish(mut self) -> Result<Findings, CalibrateError> {
-        self.ask(Request::Bye).await?;
-        self.findings.finish(self.runtime.now() - self.start);
-        Ok(self.findings)
+    /// Ends the calibration of the peer, which may have ended
+    pub(crate) async fn finish(&mut self) {
+        // Everything is found: a peer that has vanished takes nothing of it away.
+        let _ = self.ask(Request::Bye).await;
     }
 
-    /// The cause of `error`: silence of the cable is the end of the peer, if that is gone
+    /// What was found so far
+    pub(crate) fn snapshot(&self) -> Findings {
+        let mut findings = self.findings.clone();
+        findings.took = self.runtime.now() - self.start;
+        findings
+    }
+
+    /// Returns the end of the calibration if `error` is one, and otherwise why this stage has none: silence of the cable is the end
+    /// if the peer is gone, or if the port is down
     pub(crate) async fn explain(&mut self, error: CalibrateError) -> CalibrateError {
-        let CalibrateError::Silent { patience, .. } = error else { return error };
-        // A peer that waits for the cable as well gives up after this time.
-        match self.control.receive::<Reply>(&*self.runtime, patience).await {
-            Err(CalibrateError::PeerGone) => CalibrateError::PeerGone,
+        if let CalibrateError::Silent { patience, .. } = error {
+            // A peer that waits for the cable as well gives up after this time.
+            let received = self.control.receive::<Numbered<Reply>>(&*self.runtime, patience).await;
+            if let Err(CalibrateError::PeerGone) = received {
+                return CalibrateError::PeerGone;
+            }
+        }
+        match self.require_port() {
+            Err(gone) if error.is_of_stage() => gone,
             _ => error,
+        }
+    }
+
+    /// Fails if the device is gone, or its port is down
+    pub(crate) fn require_port(&self) -> Result<(), CalibrateError> {
+        match self.device.port().map_err(CalibrateError::Device)?.state {
+            PortState::Active => Ok(()),
+            _ => Err(CalibrateError::Device(Error::new(Verb::QueryPort, Cause::PortDown))),
         }
     }
 
@@ -89,14 +114,50 @@ impl<'a> Lab<'a> {
 
     /// Asks the peer for something that goes on while this side does its part
     pub(crate) async fn begin(&mut self, request: Request) -> Result<(), CalibrateError> {
-        self.control.send(&request).await
+        self.number += 1;
+        self.control.send(&*self.runtime, &Numbered { number: self.number, body: request }).await
     }
 
     pub(crate) async fn reply(&mut self) -> Result<Reply, CalibrateError> {
-        match self.control.receive(&*self.runtime, PATIENCE).await? {
-            Reply::Failed(why) => Err(CalibrateError::PeerFailed(why)),
-            reply => Ok(reply),
+        loop {
+            let reply: Numbered<Reply> = self.control.receive(&*self.runtime, PATIENCE).await?;
+            match reply.body {
+                // Of an experiment that has stopped.
+                _ if reply.number < self.number => (),
+                _ if reply.number > self.number => return Err(CalibrateError::NotCalibrate),
+                Reply::Failed(why) => return Err(CalibrateError::PeerFailed(why)),
+                body => return Ok(body),
+            }
         }
+    }
+
+    /// Waits for something that takes long: the peer would give up a side that says nothing
+    pub(crate) async fn rest_for_long(&mut self, duration: Duration) -> Result<(), CalibrateError> {
+        let end = self.now() + duration;
+        while end - self.now() > ALIVE {
+            self.rest(ALIVE).await;
+            self.ask(Request::Alive).await?;
+        }
+        self.rest(end - self.now()).await;
+        Ok(())
+    }
+
+    /// A queue pair of the peer, at a cable
+    pub(crate) async fn make(
+        &mut self,
+        cable: usize,
+        frames: u32,
+        len: usize,
+    ) -> Result<QpAddress, CalibrateError> {
+        match self.ask(Request::Make { cable, frames, len }).await? {
+            Reply::Made { address } => Ok(address),
+            _ => Err(CalibrateError::NotCalibrate),
+        }
+    }
+
+    /// Lets the peer post receives
+    pub(crate) async fn recv(&mut self, count: usize, len: usize) -> Result<(), CalibrateError> {
+        self.ask(Request::Recv { first: 0, count, len }).await.map(drop)
     }
 
     /// A queue pair on either side; the peer's is connected, this one is in the state INIT
@@ -107,9 +168,7 @@ impl<'a> Lab<'a> {
         frames: u32,
         len: usize,
     ) -> Result<(Station, QpAddress), CalibrateError> {
-        let Reply::Made { address } = self.ask(Request::Make { frames, len }).await? else {
-            return Err(CalibrateError::NotCalibrate);
-        };
+        let address = self.make(0, frames, len).await?;
         let made = Station::new(&self.runtime, device, frames, len);
         let station = made.map_err(|error| CalibrateError::Verb { stage, error })?;
         self.ask(Request::Connect { address: station.address() }).await?;

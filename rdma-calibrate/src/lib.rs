@@ -30,6 +30,7 @@ pub use self::conformance::verdict::{Behaviour, Verdict};
 pub use self::error::CalibrateError;
 pub use self::findings::{CableRates, Findings, Goodput, RoundTrips, RuleFinding};
 pub use self::machine::{Machine, Path};
+pub use self::message::PeerFailure;
 pub use self::message::VERSION;
 pub use self::options::Options;
 pub use self::plan::{How, PLAN, Plan};
@@ -82,8 +83,8 @@ pub async fn calibrate_watched(
 
 /// Tries every behaviour of the conformance body on the device of `machine`, with a peer that [serves](serve) at the other end of `stream`
 ///
-/// Two transitions to RTR fail by it on Apple's device. The last behaviour sets a queue pair to the error state, if
-/// [`Options::error_state`] is set. Leaves no object, however it ends.
+/// With [`Options::risk_reboot`], two transitions to RTR fail by it on Apple's device, and the last behaviour sets a queue pair to the
+/// error state. Leaves no object, however it ends.
 ///
 /// # Errors
 ///
@@ -99,9 +100,13 @@ pub async fn conform(
     calls: &Arc<Calls>,
 ) -> Result<Vec<Behaviour>, CalibrateError> {
     let mut lab = Lab::connect(machine, &mut stream, calls).await?;
-    let mode = Mode { failing_transitions: true, error_state: options.error_state };
+    machine.begins("behaviours", 1, 1);
+    let mode = Mode { failing_transitions: options.risk_reboot, error_state: options.risk_reboot };
     match conformance::run(&mut lab, mode).await {
-        Ok(behaviours) => lab.finish().await.map(|_| behaviours),
+        Ok(behaviours) => {
+            lab.finish().await;
+            Ok(behaviours)
+        }
         Err(error) => Err(lab.explain(error).await),
     }
 }
@@ -113,8 +118,8 @@ async fn calibrate_over(
     calls: &Arc<Calls>,
 ) -> Result<Findings, CalibrateError> {
     let mut lab = Lab::connect(machine, stream, calls).await?;
-    match stages::run(&mut lab, options).await {
-        Ok(()) => lab.finish().await,
-        Err(error) => Err(lab.explain(error).await),
-    }
+    stages::run(&mut lab, options).await?;
+    lab.finish().await;
+    lab.findings.finish();
+    Ok(lab.snapshot())
 }

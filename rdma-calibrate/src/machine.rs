@@ -3,6 +3,7 @@ use std::sync::Arc;
 use rdma_core::{AnyDevice, Error, Runtime};
 
 use crate::conformance::expectations::Expectations;
+use crate::findings::Findings;
 
 /// A side of a calibration: a device, and a clock
 pub trait Machine: Send + Sync {
@@ -44,6 +45,12 @@ pub trait Machine: Send + Sync {
     /// Called when the experiments called `name` begin, the first `number` being 1 and the last one `count`: for a display of progress
     fn begins(&self, name: &'static str, number: usize, count: usize) {
         let _ = (name, number, count);
+    }
+
+    /// Called with what was found so far when the experiments of a stage have ended: the last findings of a calibration that ends later
+    /// with an error, or with a verb that does not return
+    fn found(&self, findings: &Findings) {
+        let _ = findings;
     }
 
     /// What kind of device it is, for the conformance body; by default Apple's, or a network adapter if it has one-sided operations

@@ -1,12 +1,13 @@
 //! What the sides say to each other, each as a line of JSON
 
-use rdma_core::{QpAddress, Status};
+use rdma_core::{Error, QpAddress, Status};
 use serde::{Deserialize, Serialize};
 
 use crate::conformance::acts::{Act, Acted, Refusal};
+use crate::error::CalibrateError;
 
 /// The version of the conversation: sides of different versions part at once
-pub const VERSION: u64 = 4;
+pub const VERSION: u64 = 5;
 
 /// The first line of each side
 #[derive(Debug, Deserialize, Serialize)]
@@ -14,20 +15,25 @@ pub(crate) struct Hello {
     pub(crate) tb5_calibrate: u64,
 }
 
-/// What the asking side wants; each request has one reply
+/// A request with its number, or a reply with that of its request
+///
+/// A reply to an experiment that has stopped is recognised by its number, and ignored.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Numbered<T> {
+    pub(crate) number: u64,
+    pub(crate) body: T,
+}
+
+/// What the asking side wants; each request has one reply, or one before it begins and one after its end
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
-    /// Makes a queue pair in place of the one before
-    Make { frames: u32, len: usize },
-    /// As [`Make`](Self::Make), at one of several cables
-    MakeAt { cable: usize, frames: u32, len: usize },
+    /// Makes a queue pair at a cable, in place of the one before
+    Make { cable: usize, frames: u32, len: usize },
     /// Connects it
     Connect { address: QpAddress },
-    /// Posts so many receives of `len` bytes
-    Recv { count: usize, len: usize },
-    /// As [`Recv`](Self::Recv), into the memory from receive `first` on: that before is of receives of other lengths
-    RecvFrom { first: usize, count: usize, len: usize },
+    /// Posts so many receives of `len` bytes into the slots from `first` on; the slots before may hold receives of other lengths
+    Recv { first: usize, count: usize, len: usize },
     /// Posts a send of `len` bytes
     Send { len: usize },
     /// Posts a receive into memory that is registered only now
@@ -40,9 +46,10 @@ pub(crate) enum Request {
     Credits { rounds: usize, len: usize },
     /// Posts a send, and a receive some time after the send has completed; replies before it begins, and then how long that time was
     Relay { len: usize },
-    /// Receives a stream, and sends one if it is of both ways; replies before it begins, and then how long it took
+    /// Receives a stream, and sends one if it is of both ways; replies before it begins, and then how long it took from the first
+    /// message to the last
     Flow(Flow),
-    /// As [`Flow`](Self::Flow), of each queue pair that rests at once
+    /// As [`Flow`](Self::Flow), of each queue pair that rests at once; the time is that of all of them together
     Flows(Flow),
     /// Puts the queue pair behind those that rest
     Keep,
@@ -52,6 +59,8 @@ pub(crate) enum Request {
     Drop,
     /// Does something for the conformance body, with a queue pair of this number
     Act { qp: u32, act: Act },
+    /// This side is there, and waits for something that takes long
+    Alive,
     /// The end
     Bye,
 }
@@ -71,14 +80,58 @@ pub(crate) struct Flow {
     pub(crate) is_both_ways: bool,
 }
 
+impl Flow {
+    /// Whether it has messages, and room for one on each side
+    pub(crate) fn is_possible(&self) -> bool {
+        self.count > 0 && self.depth > 0 && self.window > 0
+    }
+}
+
 /// An answer
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reply {
     Done,
-    Failed(String),
+    Failed(PeerFailure),
     Made { address: QpAddress },
     Received { statuses: Vec<Status> },
     Took { nanoseconds: Vec<u64> },
     Acted(Result<Acted, Refusal>),
+}
+
+/// Why the other side did not do what it was asked for
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PeerFailure {
+    /// Nothing completed there in time
+    #[error("nothing completed")]
+    Silent,
+    /// A request completed there with this status
+    #[error("a request completed with {0}")]
+    Status(Status),
+    /// A verb failed there
+    #[error("{0} ({remedy})", remedy = .0.remedy())]
+    Verb(Error),
+    /// Anything else, in words
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<&CalibrateError> for PeerFailure {
+    fn from(error: &CalibrateError) -> Self {
+        match error {
+            CalibrateError::Silent { .. } => Self::Silent,
+            CalibrateError::Status { status, .. } => Self::Status(*status),
+            CalibrateError::Verb { error, .. } => Self::Verb(*error),
+            other => Self::Other(other.to_string()),
+        }
+    }
+}
+
+impl PeerFailure {
+    /// Whether a message did not arrive there as it should, and nothing else went wrong
+    pub(crate) fn is_loss(&self) -> bool {
+        matches!(self, Self::Silent | Self::Status(_))
+    }
 }

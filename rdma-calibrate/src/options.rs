@@ -6,18 +6,25 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Options {
-    /// Waits until queue pairs die of idleness, which takes up to an hour
+    /// Waits until queue pairs die of idleness, which takes up to two hours
     pub idle_death: bool,
-    /// Sets a queue pair to the error state, after which a region may stay counted until the process ends, or longer
-    pub error_state: bool,
+    /// Tries what some Macs were reported to need a reboot after: up to three transitions to RTR that fail, protection domains until there
+    /// are no more, more regions than the device states, and a queue pair in the error state
+    pub risk_reboot: bool,
     /// How long each stream lasts by which a rate is measured; zero: as long as 2 MiB take, which is enough for a simulated device
     pub stream_time: Duration,
 }
 
 impl Options {
-    /// With these experiments, too
-    pub fn with(mut self, idle_death: bool, error_state: bool) -> Self {
-        (self.idle_death, self.error_state) = (idle_death, error_state);
+    /// With [`idle_death`](Self::idle_death), if `idle_death` is true
+    pub fn with_idle_death(mut self, idle_death: bool) -> Self {
+        self.idle_death = idle_death;
+        self
+    }
+
+    /// With [`risk_reboot`](Self::risk_reboot), if `risk_reboot` is true
+    pub fn with_risk_reboot(mut self, risk_reboot: bool) -> Self {
+        self.risk_reboot = risk_reboot;
         self
     }
 

@@ -28,6 +28,8 @@ pub enum How {
 }
 
 const UNPLUG: &str = "it takes an unplugged cable";
+/// The option of the tool for [`Options::risk_reboot`](crate::Options::risk_reboot)
+pub(crate) const RISK: &str = "--risk-reboot";
 const REBOOT: &str = "it takes a reboot";
 
 /// Every field, with how it is found out; `tb5 calibrate` reports those that were not decided with the reason
@@ -38,7 +40,7 @@ pub const PLAN: &[Plan] = &plan([
     ("caps.max_cqe", Stated),
     ("caps.max_message", Stated),
     ("caps.max_mr", Decided),
-    ("caps.max_pd", Decided),
+    ("caps.max_pd", Optional(RISK)),
     ("caps.max_qp", Decided),
     ("caps.max_queue_frames", Stated),
     (
@@ -52,8 +54,8 @@ pub const PLAN: &[Plan] = &plan([
     ("rules.completion_events", Unseen("the traits of the library have no completion channels")),
     ("rules.crashes", Unseen("to decide it ends the process")),
     ("rules.early_receives", Decided),
-    ("rules.error_keeps_mappings", Optional("--error-state")),
-    ("rules.failed_rtr_wedges", Decided),
+    ("rules.error_keeps_mappings", Optional(RISK)),
+    ("rules.failed_rtr_wedges", Optional(RISK)),
     ("rules.frame_match", Decided),
     ("rules.gids_move", Unseen(UNPLUG)),
     ("rules.idle_death", Optional("--idle-death")),
@@ -61,7 +63,7 @@ pub const PLAN: &[Plan] = &plan([
     ("rules.ipv4_gid_index", Decided),
     ("rules.late_registration", Decided),
     ("rules.link_local_source", Decided),
-    ("rules.large_mtu", Decided),
+    ("rules.large_mtu", Optional(RISK)),
     ("rules.local_write_alone", Decided),
     ("rules.multi_sge", Decided),
     ("rules.process_end_leaks_pds", Unseen("a process has to end")),
@@ -72,10 +74,10 @@ pub const PLAN: &[Plan] = &plan([
     ("rules.replug_leaks_pds", Unseen(UNPLUG)),
     ("rules.ring_overflow", Decided),
     ("rules.send_completion", Decided),
-    ("rules.source_gid", Decided),
+    ("rules.source_gid", Optional(RISK)),
     ("rules.spoiled_rtr", Optional("--idle-death")),
     ("rules.tb4_devices", Decided),
-    ("rules.unresolved", Decided),
+    ("rules.unresolved", Optional(RISK)),
     ("rules.uc_write", Decided),
     ("timing.doorbell_ns", Measured),
     ("timing.per_message_ns", Measured),
@@ -85,7 +87,7 @@ pub const PLAN: &[Plan] = &plan([
     ("timing.send_completion_ns", Measured),
     ("timing.line_rate", Decided),
     ("timing.frame_ns", Measured),
-    ("timing.unresolved_rtr_ns", Measured),
+    ("timing.unresolved_rtr_ns", Optional(RISK)),
     ("timing.verbs_block_tasks", Unseen("it is a property of the simulator")),
     ("timing.verbs_take_time", Decided),
     ("timing.cpu", Decided),

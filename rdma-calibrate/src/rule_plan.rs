@@ -27,6 +27,9 @@ pub const CHECKED_RULES: &[&str] = &[
     "unsignaled",
 ];
 
+/// Those of [`CHECKED_RULES`] whose experiment has to be asked for
+pub(crate) const OPTIONAL_RULES: &[&str] = &["rtr-neighbour"];
+
 const LIBRARY: &str = "the library decides it";
 const RTR: &str = "a transition to RTR has to fail, and some ports were reported to wedge after several";
 const CABLE: &str = "it takes an unplugged cable";
@@ -47,7 +50,7 @@ pub const UNCHECKED_RULES: &[(&str, &str)] = &[
     ("device-guids", LIBRARY),
     ("device-names", REBOOT),
     ("down-port", CABLE),
-    ("error-state", "the error state may keep regions counted; --error-state asks for that alone"),
+    ("error-state", "the error state may keep regions counted; --risk-reboot asks for that alone"),
     ("frame-credits", "rules.frame_match and rules.queue_unit have what programs see of it"),
     ("gid-index", SETTINGS),
     ("half-connected", RTR),

@@ -7,20 +7,25 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use rdma_async::time::sleep;
-use rdma_core::{AnyDevice, Device as _, Error, PortState};
+use rdma_core::{AnyDevice, Cause, Device as _, Error, PortState, Transition, Verb};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::calls::Calls;
-use crate::conformance::acts::Queues;
+use crate::conformance::acts::{Act, Acted, Queues, Refusal};
 use crate::control::{Control, Stream};
 use crate::error::CalibrateError;
+use crate::flow::span;
 use crate::machine::{Machine, Path};
-use crate::message::{Reply, Request};
+use crate::message::{Numbered, Reply, Request};
 use crate::station::Station;
 use crate::watched::open_watched;
 
-/// How long the asking side may be busy with itself: it may wait for idle queue pairs.
-const IDLE: Duration = Duration::from_hours(2);
+/// How long the asking side may be busy with itself; while it waits for something that takes longer, it says that it is there.
+const IDLE: Duration = Duration::from_mins(2);
+/// How many transitions to RTR may fail for one peer: a port may be wedged after more.
+const MAX_FAILED_TRANSITIONS: u32 = 3;
+/// The most memory of a queue pair, in bytes.
+const MAX_MEMORY: usize = 64 << 20;
 /// Between the completion of a relay's send and the post of its receive.
 const RELAY_PAUSE: Duration = Duration::from_micros(50);
 /// What fails on this side is the experiment of the other one.
@@ -33,7 +38,8 @@ const STAGE: &str = "for the other side";
 /// # Errors
 ///
 /// [`CalibrateError::Device`] if the device cannot be used; [`CalibrateError::Version`] and [`CalibrateError::NotCalibrate`] if the
-/// other side is another program, or says nothing; [`CalibrateError::PeerGone`] if it vanishes later.
+/// other side is another program, or says nothing; [`CalibrateError::PeerGone`] if it ends later, and [`CalibrateError::PeerSilent`] if it
+/// says nothing for two minutes.
 ///
 /// # Cancel safety
 ///
@@ -69,7 +75,8 @@ async fn serve_over(
     calls: &Arc<Calls>,
 ) -> Result<(), CalibrateError> {
     let runtime = machine.runtime();
-    let mut control = Control::handshake(stream, &*runtime).await?;
+    let runtime = &*runtime;
+    let mut control = Control::handshake(stream, runtime).await?;
     let opened = open(machine, calls);
     let mut answers = match opened {
         Ok(device) => Answers {
@@ -79,27 +86,29 @@ async fn serve_over(
             station: None,
             resting: VecDeque::new(),
             queues: Queues::default(),
+            failed_transitions: 0,
         },
         Err(error) => {
             let error = CalibrateError::Device(error);
-            let _: Request = control.receive(&*runtime, IDLE).await?;
-            control.send(&Reply::Failed(error.to_string())).await?;
+            let Numbered { number, body: _ } = control.receive::<Numbered<Request>>(runtime, IDLE).await?;
+            control.send(runtime, &Numbered { number, body: Reply::Failed((&error).into()) }).await?;
             return Err(error);
         }
     };
     loop {
-        let request: Request = control.receive(&*runtime, IDLE).await?;
+        let Numbered { number, body: request } = control.receive::<Numbered<Request>>(runtime, IDLE).await?;
         // These take their time from the reply on.
         if let Request::Echo { .. } | Request::Relay { .. } | Request::Flow(_) | Request::Flows(_) = request {
-            let prepared = answers.prepare(request).map_or_else(failed, |()| Reply::Done);
-            let is_ready = matches!(prepared, Reply::Done);
-            control.send(&prepared).await?;
+            let prepared = answers.prepare(request);
+            let is_ready = prepared.is_ok();
+            let body = prepared.map_or_else(|error| Reply::Failed((&error).into()), |()| Reply::Done);
+            control.send(runtime, &Numbered { number, body }).await?;
             if !is_ready {
                 continue;
             }
         }
-        let reply = answers.answer(request).await.unwrap_or_else(|error| Reply::Failed(error.to_string()));
-        control.send(&reply).await?;
+        let body = answers.answer(request).await.unwrap_or_else(|error| Reply::Failed((&error).into()));
+        control.send(runtime, &Numbered { number, body }).await?;
         if let Request::Bye = request {
             return Ok(());
         }
@@ -110,13 +119,13 @@ async fn serve_over(
 pub(crate) fn open(machine: &dyn Machine, calls: &Arc<Calls>) -> Result<Arc<AnyDevice>, Error> {
     let device = open_watched(calls, || machine.open(Path::default()))?;
     if device.port()?.state != PortState::Active {
-        return Err(Error::new(rdma_core::Verb::QueryPort, rdma_core::Cause::PortDown));
+        return Err(Error::new(Verb::QueryPort, Cause::PortDown));
     }
     Ok(Arc::new(device))
 }
 
-fn failed(error: Error) -> Reply {
-    Reply::Failed(error.to_string())
+fn verb(error: Error) -> CalibrateError {
+    CalibrateError::Verb { stage: STAGE, error }
 }
 
 struct Answers<'a> {
@@ -127,6 +136,7 @@ struct Answers<'a> {
     resting: VecDeque<Station>,
     /// Of the conformance body
     queues: Queues,
+    failed_transitions: u32,
 }
 
 impl Answers<'_> {
@@ -135,54 +145,65 @@ impl Answers<'_> {
     }
 
     /// Does what has to be done before the asking side begins
-    fn prepare(&mut self, request: Request) -> Result<(), Error> {
-        if let Request::Flows(flow) = request {
-            return self.resting.iter_mut().try_for_each(|station| flow.prepare(station));
-        }
-        let Some(station) = &mut self.station else { return Ok(()) };
+    fn prepare(&mut self, request: Request) -> Result<(), CalibrateError> {
         match request {
             // Two receives stay posted, so that neither side waits for the other to post one.
-            Request::Echo { len, .. } => {
-                station.recv(slot(0, len))?;
-                station.recv(slot(1, len))
+            Request::Echo { len, .. } => self.receive(0..2, len),
+            Request::Relay { len } => self.station()?.send(len).map(drop).map_err(verb),
+            Request::Flow(flow) if flow.is_possible() => flow.prepare(self.station()?).map_err(verb),
+            Request::Flows(flow) if flow.is_possible() => {
+                self.resting.iter_mut().try_for_each(|station| flow.prepare(station)).map_err(verb)
             }
-            Request::Relay { len } => station.send(len).map(drop),
-            Request::Flow(flow) => flow.prepare(station),
-            _ => Ok(()),
+            _ => Err(CalibrateError::NotCalibrate),
         }
     }
 
     /// Posts receives of `len` bytes into the memory of these numbers
-    fn receive(&mut self, mut numbers: Range<usize>, len: usize) -> Result<(), Error> {
-        let Some(station) = &mut self.station else { return Ok(()) };
-        numbers.try_for_each(|number| station.recv(slot(number, len)))
+    fn receive(&mut self, mut numbers: Range<usize>, len: usize) -> Result<(), CalibrateError> {
+        let station = self.station()?;
+        numbers.try_for_each(|number| station.recv(slot(number, len))).map_err(verb)
+    }
+
+    /// Counts what may wedge the port of this side, and refuses it after some failures
+    fn transition(
+        &mut self,
+        connects: impl FnOnce(&mut Self) -> Result<(), CalibrateError>,
+    ) -> Result<(), CalibrateError> {
+        if self.failed_transitions >= MAX_FAILED_TRANSITIONS {
+            return Err(CalibrateError::FailedTransitions(self.failed_transitions));
+        }
+        connects(self).inspect_err(|_| self.failed_transitions += 1)
+    }
+
+    /// The device of a cable
+    fn device(&self, cable: usize) -> Result<Arc<AnyDevice>, CalibrateError> {
+        if cable == 0 {
+            return Ok(Arc::clone(&self.device));
+        }
+        let count = self.machine.cables();
+        if cable >= count {
+            return Err(CalibrateError::NoCable { number: cable.saturating_add(1), count });
+        }
+        open_watched(self.calls, || self.machine.open_cable(cable)).map(Arc::new).map_err(verb)
     }
 
     async fn answer(&mut self, request: Request) -> Result<Reply, CalibrateError> {
-        let verb = |error| CalibrateError::Verb { stage: STAGE, error };
         match request {
-            Request::MakeAt { cable, .. } if cable >= self.machine.cables() => {
-                return Ok(Reply::Failed(format!("this side has {} cables", self.machine.cables())));
-            }
-            Request::Make { frames, len } | Request::MakeAt { frames, len, .. } => {
+            Request::Make { cable, frames, len } => {
                 self.station = None;
-                let device = match request {
-                    Request::MakeAt { cable, .. } => {
-                        Arc::new(open_watched(self.calls, || self.machine.open_cable(cable)).map_err(verb)?)
-                    }
-                    _ => Arc::clone(&self.device),
-                };
-                // The peer asks for no more than this.
-                let len = len.min(64 << 20);
+                let device = self.device(cable)?;
+                let len = len.min(MAX_MEMORY);
                 let station = Station::new(self.calls.runtime(), &device, frames, len).map_err(verb)?;
                 let address = station.address();
                 self.station = Some(station);
                 return Ok(Reply::Made { address });
             }
-            Request::Connect { address } => self.station()?.connect(&address).map_err(verb)?,
-            Request::Recv { count, len } => self.receive(0..count, len).map_err(verb)?,
-            Request::RecvFrom { first, count, len } => {
-                self.receive(first..first.saturating_add(count), len).map_err(verb)?;
+            Request::Connect { address } => {
+                self.transition(|answers| answers.station()?.connect(&address).map_err(verb))?;
+            }
+            Request::Recv { first, count, len } => {
+                let end = first.checked_add(count).ok_or(CalibrateError::NotCalibrate)?;
+                self.receive(first..end, len)?;
             }
             Request::Send { len } => drop(self.station()?.send(len).map_err(verb)?),
             Request::RecvLate { len } => self.station()?.recv_late(len).map_err(verb)?,
@@ -228,15 +249,13 @@ impl Answers<'_> {
                 return Ok(Reply::Took { nanoseconds });
             }
             Request::Flow(flow) => {
-                let took = flow.run(self.station()?, STAGE, false).await?;
+                let took = span([flow.run(self.station()?, STAGE, false).await?]);
                 return Ok(Reply::Took { nanoseconds: vec![took.as_nanos() as u64] });
             }
             Request::Flows(flow) => {
                 let flows = self.resting.iter_mut().map(|station| flow.run(station, STAGE, false));
-                let took = try_join_all(flows).await?;
-                return Ok(Reply::Took {
-                    nanoseconds: took.iter().map(|took| took.as_nanos() as u64).collect(),
-                });
+                let took = span(try_join_all(flows).await?);
+                return Ok(Reply::Took { nanoseconds: vec![took.as_nanos() as u64] });
             }
             Request::Keep => {
                 // As many as the asking side uses; another one asks for no more either.
@@ -249,19 +268,35 @@ impl Answers<'_> {
                 self.station = None;
                 self.resting.clear();
             }
-            Request::Act { qp, act } => {
-                let runtime = &**self.calls.runtime();
-                return Ok(Reply::Acted(self.queues.act(&self.device, runtime, qp, act).await));
-            }
-            Request::Bye => (),
+            Request::Act { qp, act } => return Ok(Reply::Acted(self.act(qp, act).await)),
+            Request::Alive | Request::Bye => (),
         }
         Ok(Reply::Done)
+    }
+
+    /// Does something for the conformance body, unless it may spoil the port of this side, or an object of this process
+    async fn act(&mut self, qp: u32, act: Act) -> Result<Acted, Refusal> {
+        let is_transition =
+            matches!(act, Act::Connect { .. } | Act::Modify { to: Transition::ReadyToReceive { .. } });
+        if let Act::Modify { to: Transition::Error } = act {
+            return Err(Refusal::Otherwise("this side sets no queue pair to the error state".to_owned()));
+        }
+        if is_transition && self.failed_transitions >= MAX_FAILED_TRANSITIONS {
+            let why = CalibrateError::FailedTransitions(self.failed_transitions);
+            return Err(Refusal::Otherwise(why.to_string()));
+        }
+        let acted = self.queues.act(&self.device, &**self.calls.runtime(), qp, act).await;
+        if is_transition && acted.is_err() {
+            self.failed_transitions += 1;
+        }
+        acted
     }
 }
 
 /// The memory of receive `number` of `len` bytes; the first frames are for sends
-pub(crate) fn slot(number: usize, len: usize) -> std::ops::Range<usize> {
-    let size = len.next_multiple_of(rdma_core::FRAME).max(rdma_core::FRAME);
-    let start = (number + 1) * size;
-    start..start + len
+pub(crate) fn slot(number: usize, len: usize) -> Range<usize> {
+    let size = len.max(1).checked_next_multiple_of(rdma_core::FRAME).unwrap_or(usize::MAX);
+    // A range that no memory has is refused where it is used.
+    let start = number.saturating_add(1).saturating_mul(size);
+    start..start.saturating_add(len)
 }

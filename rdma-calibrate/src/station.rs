@@ -10,15 +10,17 @@ use rdma_arena::Arena;
 use rdma_async::time::timeout;
 use rdma_core::{
     Access, AnyCompletionQueue, AnyDevice, AnyMemoryRegion, AnyQueuePair, Cause, Completion,
-    CompletionQueue as _, Device as _, Error, Lkey, MemoryRegion as _, Opcode, QpAddress, QpCapacity, QpInit,
-    Qpn, QueuePair as _, RecvRequest, Rkey, Runtime, SendOp, SendRequest, Sge, Status, Teardown, Transition,
-    Verb, WrId,
+    CompletionQueue as _, Device as _, Error, Invalid, Lkey, MemoryRegion as _, Opcode, QpAddress,
+    QpCapacity, QpInit, Qpn, QueuePair as _, RecvRequest, Rkey, Runtime, SendOp, SendRequest, Sge, Status,
+    Teardown, Transition, Verb, WrId,
 };
 
 use crate::error::CalibrateError;
 
 /// How long a request may take that has to complete.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+/// The most memory of late receives of a queue pair, in bytes.
+const MAX_LATE: usize = 1 << 20;
 /// Every right on memory that Apple's device may want; it has no one-sided operations.
 pub(crate) const ALL_ACCESS: Access =
     Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
@@ -85,11 +87,24 @@ impl Memory {
         self.region.as_ref().is_some_and(|region| region.rkey().is_some())
     }
 
-    pub(crate) fn sge(&self, range: &Range<usize>) -> Sge {
+    /// The element of a request for a part of the memory
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid::OutsideRegion`] for a part that the memory does not have, such as one that the peer asks for.
+    pub(crate) fn sge(&self, verb: Verb, range: &Range<usize>) -> Result<Sge, Error> {
         let region = self.region.as_ref().expect("the region is there until it is dropped");
-        let len = self.arena.as_ref().map_or(0, Arena::len);
-        assert!(range.start <= range.end && range.end <= len, "{range:?} is not in the memory");
-        Sge { addr: region.base() + range.start as u64, len: range.len() as u32, lkey: region.lkey() }
+        let addr = region.base().wrapping_add(range.start as u64);
+        let len = u32::try_from(range.len()).unwrap_or(u32::MAX);
+        if range.start <= range.end && range.end <= self.len() && len < u32::MAX {
+            Ok(Sge { addr, len, lkey: region.lkey() })
+        } else {
+            Err(Error::new(verb, Invalid::OutsideRegion { addr, len }.into()))
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.arena.as_ref().map_or(0, Arena::len)
     }
 
     /// Deregisters; true if the device has stopped touching the memory
@@ -176,14 +191,22 @@ impl Station {
     }
 
     pub(crate) fn recv(&mut self, range: Range<usize>) -> Result<(), Error> {
-        let sgl = [self.memory[0].sge(&range)];
+        let sgl = [self.memory[0].sge(Verb::PostRecv, &range)?];
         self.post_recv(&sgl)
     }
 
     /// Posts a receive into memory that is registered only now
     pub(crate) fn recv_late(&mut self, len: usize) -> Result<(), Error> {
+        // Until the queue pair is destroyed, all memory of late receives stays registered.
+        let registered: usize = self.memory.iter().skip(1).map(Memory::len).sum();
+        if len > MAX_LATE.saturating_sub(registered) {
+            return Err(Error::new(
+                Verb::RegMr,
+                Invalid::OutsideRegion { addr: 0, len: MAX_LATE as u32 }.into(),
+            ));
+        }
         let late = Memory::of(&self.device, len)?;
-        let sgl = [late.sge(&(0..len))];
+        let sgl = [late.sge(Verb::PostRecv, &(0..len))?];
         // Also if the post fails: it is dropped after the queue pair.
         self.memory.push(late);
         self.post_recv(&sgl)
@@ -198,31 +221,34 @@ impl Station {
     }
 
     pub(crate) fn send(&mut self, len: usize) -> Result<WrId, Error> {
-        let sgl = [self.memory[0].sge(&(0..len))];
+        let sgl = [self.memory[0].sge(Verb::PostSend, &(0..len))?];
         self.post_send(SendOp::Send, &sgl)
     }
 
     /// Posts a send that makes no completion
     pub(crate) fn send_unsignaled(&mut self, len: usize) -> Result<WrId, Error> {
-        let sgl = [self.memory[0].sge(&(0..len))];
+        let sgl = [self.memory[0].sge(Verb::PostSend, &(0..len))?];
         self.post(SendOp::Send, &sgl, false)
     }
 
     /// Posts a send with a key that no region has
     pub(crate) fn send_unregistered(&mut self, len: usize) -> Result<WrId, Error> {
-        let sge = self.memory[0].sge(&(0..len));
+        let sge = self.memory[0].sge(Verb::PostSend, &(0..len))?;
         self.post_send(SendOp::Send, &[Sge { lkey: Lkey(sge.lkey.0 ^ 0x5555_0000), ..sge }])
     }
 
     /// Posts a send with two elements
     pub(crate) fn send_two(&mut self, len: usize) -> Result<WrId, Error> {
-        let sgl = [self.memory[0].sge(&(0..len)), self.memory[0].sge(&(len..2 * len))];
+        let sgl = [
+            self.memory[0].sge(Verb::PostSend, &(0..len))?,
+            self.memory[0].sge(Verb::PostSend, &(len..2 * len))?,
+        ];
         self.post_send(SendOp::Send, &sgl)
     }
 
     /// Posts a READ that names no memory of the peer
     pub(crate) fn read(&mut self, len: usize) -> Result<WrId, Error> {
-        let sgl = [self.memory[0].sge(&(0..len))];
+        let sgl = [self.memory[0].sge(Verb::PostSend, &(0..len))?];
         self.post_send(SendOp::Read { remote_addr: 0, rkey: Rkey(0) }, &sgl)
     }
 
@@ -235,13 +261,13 @@ impl Station {
     /// Posts a receive into the memory that was registered last
     pub(crate) fn recv_read_only(&mut self, len: usize) -> Result<(), Error> {
         let memory = self.memory.last().expect("each has memory");
-        let sgl = [memory.sge(&(0..len))];
+        let sgl = [memory.sge(Verb::PostRecv, &(0..len))?];
         self.post_recv(&sgl)
     }
 
     /// Posts a WRITE that names no memory of the peer
     pub(crate) fn write(&mut self, len: usize) -> Result<WrId, Error> {
-        let sgl = [self.memory[0].sge(&(0..len))];
+        let sgl = [self.memory[0].sge(Verb::PostSend, &(0..len))?];
         self.post_send(SendOp::Write { remote_addr: 0, rkey: Rkey(0) }, &sgl)
     }
 
@@ -313,6 +339,20 @@ impl Station {
         let completion = self.completion(stage, |_| true).await?;
         succeeded(stage, completion.status)?;
         Ok(completion.opcode)
+    }
+
+    /// Which kind of request has completed with success, if one has
+    pub(crate) fn completed_now(&mut self, stage: &'static str) -> Result<Option<Opcode>, CalibrateError> {
+        let mut out = [Completion::default()];
+        let completion = match self.stashed.pop_front() {
+            Some(completion) => completion,
+            None => match self.cq.poll(&mut out).map_err(|error| CalibrateError::Verb { stage, error })? {
+                0 => return Ok(None),
+                _ => out[0],
+            },
+        };
+        succeeded(stage, completion.status)?;
+        Ok(Some(completion.opcode))
     }
 
     pub(crate) fn runtime(&self) -> &Arc<dyn Runtime> {

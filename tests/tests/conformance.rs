@@ -26,7 +26,7 @@ async fn conformed<S: AsyncRead + AsyncWrite + Send + Unpin>(
     [asks, answers]: [S; 2],
 ) -> Vec<Behaviour> {
     let calls = Arc::new(Calls::new(here.runtime()));
-    let options = Options::default().with(false, true);
+    let options = Options::default().with_risk_reboot(true);
     let (found, served) = join(conform(here, asks, &options, &calls), serve(there, answers)).await;
     served.unwrap_or_else(|error| panic!("{error}"));
     found.unwrap_or_else(|error| panic!("{error}"))

@@ -3,7 +3,7 @@
 
 use rdma_core::{
     Completion, CompletionQueue as _, Device as _, FRAME, Opcode, QueuePair as _, SendOp, SendRequest,
-    Status, WrId,
+    Status, Verb, WrId,
 };
 
 use super::body::Body;
@@ -38,7 +38,7 @@ pub(super) async fn an_unsignaled_send_is_silent(body: &mut Body<'_, '_>) -> Out
     for id in [1, 2] {
         body.recv(b, id, id as usize * 64..id as usize * 64 + 16).await?;
     }
-    let sgl = [memory.sge(&(0..16))];
+    let sgl = [memory.sge(Verb::PostSend, &(0..16))?];
     let request = SendRequest { id: WrId(1), op: SendOp::Send, sgl: &sgl, signaled: false };
     // SAFETY: the queue pair is closed before `memory` is dropped on every way out of here; nothing writes the bytes.
     unsafe { body.local(a).qp().post_send(&request) }?;

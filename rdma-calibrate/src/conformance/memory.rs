@@ -1,7 +1,7 @@
 //! Registered memory
 #![allow(unsafe_code, reason = "posting is unsafe in the traits")]
 
-use rdma_core::{Device as _, FRAME, QueuePair as _, SendOp, SendRequest, Sge, Status, WrId};
+use rdma_core::{Device as _, FRAME, QueuePair as _, SendOp, SendRequest, Sge, Status, Verb, WrId};
 
 use super::body::Body;
 use super::lifecycle::invalid;
@@ -45,7 +45,7 @@ pub(super) async fn a_region_of_one_byte_works(body: &mut Body<'_, '_>) -> Outco
 async fn bad_element(body: &mut Body<'_, '_>, change: impl Fn(&mut Sge)) -> Outcome {
     let [a, _b] = body.pair().await?;
     let memory = Memory::register(&body.device(), 0, LEN, ALL_ACCESS)?;
-    let mut sge = memory.sge(&(0..64));
+    let mut sge = memory.sge(Verb::PostSend, &(0..64))?;
     change(&mut sge);
     let request = SendRequest { id: WrId(9), op: SendOp::Send, sgl: &[sge], signaled: true };
     // SAFETY: the device must not access memory that is not registered; `memory` outlives the request on either way out of here: a

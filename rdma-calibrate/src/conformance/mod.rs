@@ -100,7 +100,12 @@ pub(crate) async fn run(lab: &mut Lab<'_>, mode: Mode) -> Result<Vec<Behaviour>,
     for name in BEHAVIOURS.iter().copied() {
         let ended = run_one(name, &mut body).await;
         let closed = body.close_all().await;
-        let verdict = match ended.and(closed) {
+        let ended = ended.and(closed);
+        if matches!(ended, Err(Stop::Verb(_) | Stop::Otherwise(_))) {
+            // A cable that was pulled is no behaviour of the device.
+            body.lab.require_port()?;
+        }
+        let verdict = match ended {
             Ok(()) => Verdict::Passed,
             Err(Stop::Skipped(why)) => Verdict::Skipped(why),
             Err(Stop::Verb(error)) => Verdict::Failed(error.to_string()),

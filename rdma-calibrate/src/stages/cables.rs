@@ -4,12 +4,13 @@
 
 use std::time::Duration;
 
-use futures::future::{try_join, try_join_all};
+use futures::future::{join, try_join_all};
 use rdma_core::Device;
 
 use super::figures::{FRAMES, LENS, Room, keeps_busy, longer};
 use crate::error::CalibrateError;
 use crate::findings::CableRates;
+use crate::flow::span;
 use crate::lab::Lab;
 use crate::message::{Flow, Reply, Request};
 use crate::station::Station;
@@ -77,13 +78,18 @@ async fn rates(
     time: Duration,
 ) -> Result<Result<CableRates, String>, CalibrateError> {
     let mut rates = [0.0; 2];
+    lab.ask(Request::Drop).await?;
     for (rate, is_both_ways) in rates.iter_mut().zip([false, true]) {
         let mut flow = Flow { is_both_ways, ..*flow };
         loop {
-            match once(lab, &flow, cables).await {
+            let rated = once(lab, &flow, cables).await;
+            if rated.as_ref().err().is_none_or(CalibrateError::is_of_stage) {
+                lab.ask(Request::Drop).await?;
+            }
+            match rated {
                 Ok(sum) => *rate = sum,
                 // The peer has fewer cables, or this one leads elsewhere: nothing else is in question.
-                Err(CalibrateError::PeerFailed(why)) => return Ok(Err(of_cables(cables, &why))),
+                Err(CalibrateError::PeerFailed(why)) => return Ok(Err(of_cables(cables, &why.to_string()))),
                 Err(CalibrateError::Verb { error, .. }) => {
                     return Ok(Err(of_cables(cables, &error.to_string())));
                 }
@@ -106,14 +112,10 @@ fn of_cables(cables: &[usize], why: &str) -> String {
 
 async fn once(lab: &mut Lab<'_>, flow: &Flow, cables: &[usize]) -> Result<f64, CalibrateError> {
     let fail = |error| CalibrateError::Verb { stage: STAGE, error };
-    lab.ask(Request::Drop).await?;
     let (frames, len) = (FRAMES, (flow.window + 1) * flow.len);
     let mut stations = Vec::new();
     for cable in cables {
-        let Reply::Made { address: peer } = lab.ask(Request::MakeAt { cable: *cable, frames, len }).await?
-        else {
-            return Err(CalibrateError::NotCalibrate);
-        };
+        let peer = lab.make(*cable, frames, len).await?;
         let opened = lab.open_cable(*cable).map_err(fail)?;
         let station = Station::new(&lab.runtime, &opened, frames, len).map_err(fail)?;
         lab.ask(Request::Connect { address: station.address() }).await?;
@@ -126,12 +128,13 @@ async fn once(lab: &mut Lab<'_>, flow: &Flow, cables: &[usize]) -> Result<f64, C
     }
     lab.ask(Request::Flows(*flow)).await?;
     let here = try_join_all(stations.iter_mut().map(|station| flow.run(station, STAGE, true)));
-    let (here, there) = try_join(here, lab.reply()).await?;
-    let Reply::Took { nanoseconds } = there else { return Err(CalibrateError::NotCalibrate) };
-    lab.ask(Request::Drop).await?;
-    // Without the first message: the time begins when it has arrived.
-    let bytes = ((flow.count - 1) * flow.len) as f64;
-    let there = nanoseconds.into_iter().map(|ns| bytes / (ns as f64).max(1.0)).sum::<f64>();
-    let here = here.into_iter().map(|took| bytes / (took.as_nanos() as f64).max(1.0)).sum::<f64>();
+    // Both to their ends: the reply is not left in the stream.
+    let (here, there) = join(here, lab.reply()).await;
+    let Reply::Took { nanoseconds } = there? else { return Err(CalibrateError::NotCalibrate) };
+    let here = span(here?);
+    // Without the first message of each cable: the time begins when one has arrived.
+    let bytes = ((flow.count - 1) * flow.len * cables.len()) as f64;
+    let there = bytes / nanoseconds.first().copied().unwrap_or_default().max(1) as f64;
+    let here = bytes / (here.as_nanos() as f64).max(1.0);
     Ok(if flow.is_both_ways { there.min(here) } else { there })
 }

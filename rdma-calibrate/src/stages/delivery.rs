@@ -29,7 +29,7 @@ async fn frame_match(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         return Ok(());
     }
     let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
-    lab.ask(Request::Recv { count: 1, len: 2 * FRAME }).await?;
+    lab.recv(1, 2 * FRAME).await?;
     station.send(8).map_err(|error| CalibrateError::Verb { stage: STAGE, error })?;
     let status = received(lab).await?;
     lab.findings.decide("rules.frame_match", if status == Status::Success { "fits" } else { "exact" });
@@ -51,7 +51,7 @@ async fn multi_sge(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         return Ok(());
     }
     let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
-    lab.ask(Request::Recv { count: 2, len: 8 }).await?;
+    lab.recv(2, 8).await?;
     let is_split = station.send_two(8).is_ok();
     if is_split {
         lab.ask(Request::Received { count: 2 }).await?;
@@ -66,7 +66,7 @@ async fn uc_write(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         return Ok(());
     }
     let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
-    lab.ask(Request::Recv { count: 1, len: 8 }).await?;
+    lab.recv(1, 8).await?;
     let is_accepted = station.write(8).is_ok();
     if is_accepted {
         received(lab).await?;

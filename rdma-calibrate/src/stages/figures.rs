@@ -9,6 +9,7 @@ use rdma_sim::rules::{QueueGrant, QueueUnit, SendCompletion};
 use super::timing::{PINGS, ping};
 use crate::error::CalibrateError;
 use crate::findings::{Goodput, RoundTrips};
+use crate::flow::span;
 use crate::lab::Lab;
 use crate::message::{Flow, Reply, Request};
 
@@ -52,6 +53,7 @@ pub(super) async fn run(lab: &mut Lab<'_>, stream_time: Duration) -> Result<(), 
         }
         if most == 0 {
             lab.findings.leave_goodput(len, "the queues of the device do not hold one message");
+            continue;
         }
         for depth in [1, deepest].into_iter().take(deepest.min(2)) {
             stream(lab, len, depth, most, stream_time).await?;
@@ -142,8 +144,8 @@ async fn stream(
 
 /// How many messages a stream has that lasts about `time` at `rate` GB/s; `None` if `count` of them last half as long
 pub(super) fn longer(count: usize, rate: f64, len: usize, time: Duration) -> Option<usize> {
-    let lasting = (rate * time.as_nanos() as f64 / len as f64) as usize;
-    (count < lasting / 2).then_some(lasting.min(MOST))
+    let lasting = ((rate * time.as_nanos() as f64 / len as f64) as usize).min(MOST);
+    (count < lasting / 2).then_some(lasting)
 }
 
 /// The rate of a stream, of the slower way if there are two, in GB/s; the reason if the device does not carry it
@@ -155,7 +157,7 @@ async fn once(lab: &mut Lab<'_>, flow: &Flow) -> Result<Result<f64, String>, Cal
         return Ok(Err(error.to_string()));
     }
     match lab.ask(Request::Flow(*flow)).await {
-        Err(CalibrateError::PeerFailed(why)) => return Ok(Err(why)),
+        Err(CalibrateError::PeerFailed(why)) => return Ok(Err(why.to_string())),
         asked => drop(asked?),
     }
     let here = flow.run(&mut station, STAGE, true).await;
@@ -164,15 +166,15 @@ async fn once(lab: &mut Lab<'_>, flow: &Flow) -> Result<Result<f64, String>, Cal
         (Err(CalibrateError::Verb { error, .. }), Ok(_) | Err(CalibrateError::PeerFailed(_))) => {
             return Ok(Err(error.to_string()));
         }
-        (Ok(_), Err(CalibrateError::PeerFailed(why))) => return Ok(Err(why)),
+        (Ok(_), Err(CalibrateError::PeerFailed(why))) => return Ok(Err(why.to_string())),
         (_, Err(CalibrateError::PeerGone)) => return Err(CalibrateError::PeerGone),
         (Err(error), _) | (_, Err(error)) => return Err(error),
         (Ok(_), Ok(_)) => return Err(CalibrateError::NotCalibrate),
     };
     // Without the first message: the time begins when it has arrived.
     let bytes = ((flow.count - 1) * flow.len) as f64;
-    let there = bytes / nanoseconds.iter().sum::<u64>().max(1) as f64;
-    let here = bytes / (here.as_nanos() as f64).max(1.0);
+    let there = bytes / nanoseconds.first().copied().unwrap_or_default().max(1) as f64;
+    let here = bytes / (span([here]).as_nanos() as f64).max(1.0);
     Ok(Ok(if flow.is_both_ways { there.min(here) } else { there }))
 }
 
@@ -215,6 +217,15 @@ fn sustained(lab: &mut Lab<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Catches a stream that is as long as streams may be, and is asked for again without end.
+    #[test]
+    fn a_stream_grows_to_the_longest_and_no_further() {
+        assert_eq!(longer(512, 9.2, FRAME, Duration::from_secs(1)), Some(MOST));
+        assert_eq!(longer(MOST, 9.2, FRAME, Duration::from_secs(1)), None);
+        assert_eq!(longer(8, f64::INFINITY, FRAME, Duration::from_millis(200)), Some(MOST));
+        assert_eq!(longer(512, 9.2, FRAME, Duration::ZERO), None);
+    }
 
     /// Catches directions that share the rate of a cable and are said to carry at once.
     #[test]

@@ -9,7 +9,7 @@ use rdma_core::{Cause, CompletionQueue as _, Device, Error, QpInit, QpType, Queu
 use super::answers::{STAGE, fail, lost, unless_invalid};
 use crate::error::CalibrateError;
 use crate::lab::Lab;
-use crate::message::{Reply, Request};
+use crate::message::Request;
 use crate::station::{ALL_ACCESS, Memory, Station};
 
 /// Longer than the 16 MB that Apple's device advertises.
@@ -107,7 +107,7 @@ async fn states(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
 /// A send of memory that is not registered, and one of memory that is
 async fn unregistered(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
-    lab.ask(Request::Recv { count: 1, len: 8 }).await?;
+    lab.recv(1, 8).await?;
     let instead = unless_invalid(station.send_unregistered(8), "a send with an unknown key");
     let is_refused = instead.is_none();
     lab.findings.rule("unregistered", instead);
@@ -124,7 +124,7 @@ async fn unregistered(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
 /// A send that must not complete before one that must
 async fn unsignaled(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
-    lab.ask(Request::Recv { count: 2, len: 8 }).await?;
+    lab.recv(2, 8).await?;
     station.send_unsignaled(8).map_err(fail)?;
     let first = station.send(8).map_err(fail)?;
     let is_silent = station.sent_name(STAGE).await? == first;
@@ -135,7 +135,7 @@ async fn unsignaled(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
 
 async fn order(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let mut station = lab.pair(STAGE, 2 * SENDS as u32, 1 << 16).await?;
-    lab.ask(Request::Recv { count: SENDS, len: 8 }).await?;
+    lab.recv(SENDS, 8).await?;
     let mut posted = Vec::new();
     for _ in 0..SENDS {
         posted.push(station.send(8).map_err(fail)?);
@@ -152,9 +152,7 @@ async fn order(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
 
 /// A queue pair that is connected once more
 async fn reset(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
-    let Reply::Made { address: peer } = lab.ask(Request::Make { frames: 64, len: 1 << 16 }).await? else {
-        return Err(CalibrateError::NotCalibrate);
-    };
+    let peer = lab.make(0, 64, 1 << 16).await?;
     let mut station = Station::new(&lab.runtime, &lab.device, 64, 1 << 16).map_err(fail)?;
     station.connect(&peer).map_err(fail)?;
     let anew = station
@@ -165,7 +163,7 @@ async fn reset(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         Err(error) => Some(error.to_string()),
         Ok(()) => {
             lab.ask(Request::Connect { address: station.address() }).await?;
-            lab.ask(Request::Recv { count: 1, len: 8 }).await?;
+            lab.recv(1, 8).await?;
             match station.send(8) {
                 Ok(_) => lost(lab).await?,
                 Err(error) => Some(format!("the next post failed: {error}")),

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use rdma_core::{Cause, Device};
+use rdma_core::{Cause, Device, Error};
 
 use crate::error::CalibrateError;
 use crate::lab::{Lab, nowhere};
 use crate::message::Request;
-use crate::station::Station;
+use crate::station::{PATIENCE, Station};
 
 const STAGE: &str = "idle queue pairs";
 /// Queue pairs that are idle at once, each for another time.
@@ -76,19 +76,23 @@ async fn round(
 ) -> Result<(Duration, Option<Duration>), CalibrateError> {
     let caps = lab.device.caps();
     let pairs = PAIRS.min(caps.max_qp.min(caps.max_cq).saturating_sub(2)).max(1);
+    // The end of the interval was tried when one has died after it.
+    let steps = if dies < LONGEST { pairs + 1 } else { pairs };
     let mut resting = VecDeque::new();
     for number in 1..=pairs {
         let mut station = lab.pair(STAGE, 16, 1 << 14).await?;
-        lab.ask(Request::Recv { count: 2, len: 8 }).await?;
+        lab.recv(2, 8).await?;
         // Its rest begins with a message.
-        is_alive(lab, &mut station).await?;
+        if !is_alive(lab, &mut station).await? {
+            return Err(CalibrateError::Silent { stage: STAGE, patience: PATIENCE });
+        }
         lab.ask(Request::Keep).await?;
-        resting.push_back((lives + (dies - lives) * number / pairs, lab.now(), station));
+        resting.push_back((lives + (dies - lives) * number / steps, lab.now(), station));
     }
     let mut alive = lives;
     let mut dead = None;
     while let Some((rest, since, mut station)) = resting.pop_front() {
-        lab.rest(rest.saturating_sub(lab.now() - since)).await;
+        lab.rest_for_long(rest.saturating_sub(lab.now() - since)).await?;
         lab.ask(Request::Take).await?;
         if is_alive(lab, &mut station).await? {
             alive = rest;
@@ -103,12 +107,17 @@ async fn round(
 
 /// Whether a message arrives
 async fn is_alive(lab: &mut Lab<'_>, station: &mut Station) -> Result<bool, CalibrateError> {
-    if station.send(8).is_err() {
-        return Ok(false);
+    match station.send(8) {
+        Ok(_) => (),
+        Err(error @ Error { cause: Cause::DeviceGone | Cause::PortDown, .. }) => {
+            return Err(CalibrateError::Verb { stage: STAGE, error });
+        }
+        // It says itself that it has failed.
+        Err(_) => return Ok(false),
     }
     match lab.ask(Request::Received { count: 1 }).await {
         Ok(_) => Ok(true),
-        Err(CalibrateError::PeerFailed(_)) => Ok(false),
+        Err(CalibrateError::PeerFailed(why)) if why.is_loss() => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -43,7 +43,7 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
 
 async fn loss(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let mut station = lab.pair(STAGE, LOSS, (MESSAGES + 1) * FRAME).await?;
-    lab.ask(Request::Recv { count: MESSAGES, len: 8 }).await?;
+    lab.recv(MESSAGES, 8).await?;
     for _ in 0..MESSAGES {
         station.send(8).map_err(fail)?;
     }
@@ -60,15 +60,13 @@ async fn loss(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
 
 /// A message for a peer that is not connected yet
 async fn readiness(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
-    let Reply::Made { address: peer } = lab.ask(Request::Make { frames: 64, len: 1 << 16 }).await? else {
-        return Err(CalibrateError::NotCalibrate);
-    };
+    let peer = lab.make(0, 64, 1 << 16).await?;
     let mut station = Station::new(&lab.runtime, &lab.device, READINESS, 1 << 14).map_err(fail)?;
     station.connect(&peer).map_err(fail)?;
     let sent = station.send(8);
     lab.rest(MOMENT).await;
     lab.ask(Request::Connect { address: station.address() }).await?;
-    lab.ask(Request::Recv { count: 1, len: 8 }).await?;
+    lab.recv(1, 8).await?;
     let instead = match sent {
         Ok(_) => lost(lab).await?,
         Err(error) => Some(format!("the post failed: {error}")),
@@ -84,7 +82,7 @@ async fn pairing(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     named.connect(&peer).map_err(fail)?;
     let mut stranger = Station::new(&lab.runtime, &lab.device, 16, 1 << 14).map_err(fail)?;
     stranger.connect(&peer).map_err(fail)?;
-    lab.ask(Request::Recv { count: 1, len: 8 }).await?;
+    lab.recv(1, 8).await?;
     stranger.send(8).map_err(fail)?;
     lab.rest(MOMENT).await;
     named.send(8).map_err(fail)?;
@@ -115,7 +113,7 @@ async fn own_pace(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     waiting.send(8).map_err(fail)?;
     lab.ask(Request::Keep).await?;
     let mut station = lab.pair(STAGE, PACE, 1 << 14).await?;
-    lab.ask(Request::Recv { count: 1, len: 8 }).await?;
+    lab.recv(1, 8).await?;
     station.send(8).map_err(fail)?;
     let instead = waited(station.sent(STAGE).await, "a message waits as long as that of another queue pair")?;
     lab.ask(Request::Drop).await?;
@@ -126,15 +124,13 @@ async fn own_pace(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
 /// Two queue pairs that complete to one queue
 async fn shared_queue(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let mut one = lab.pair(STAGE, SHARED, 1 << 14).await?;
-    lab.ask(Request::Recv { count: 1, len: 8 }).await?;
+    lab.recv(1, 8).await?;
     lab.ask(Request::Keep).await?;
-    let Reply::Made { address: peer } = lab.ask(Request::Make { frames: 64, len: 1 << 16 }).await? else {
-        return Err(CalibrateError::NotCalibrate);
-    };
+    let peer = lab.make(0, 64, 1 << 16).await?;
     let mut two = one.beside(SHARED, 1 << 14).map_err(fail)?;
     lab.ask(Request::Connect { address: two.address() }).await?;
     two.connect(&peer).map_err(fail)?;
-    lab.ask(Request::Recv { count: 1, len: 8 }).await?;
+    lab.recv(1, 8).await?;
     one.send(8).map_err(fail)?;
     let mut named = vec![one.next_named(STAGE).await];
     two.send(8).map_err(fail)?;

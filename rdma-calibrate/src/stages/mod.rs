@@ -23,33 +23,26 @@ use crate::lab::Lab;
 use crate::message::Request;
 use crate::options::Options;
 
+/// Carries out all experiments; those of one stage may stop without a result, and the others go on
 pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), CalibrateError> {
     let wanted = |stage: &Stage| match stage {
-        Stage::ErrorState => options.error_state,
+        Stage::Failing | Stage::ErrorState => options.risk_reboot,
         Stage::IdleDeath => options.idle_death,
         _ => true,
     };
     let stages: Vec<_> = Stage::ALL.into_iter().filter(wanted).collect();
     for (number, stage) in (1..).zip(&stages) {
         lab.machine.begins(stage.name(), number, stages.len());
-        match stage {
-            Stage::Memory => memory::run(lab)?,
-            Stage::Connecting => connecting::run(lab).await?,
-            Stage::Processor => processor::run(lab).await?,
-            Stage::Timing => timing::run(lab).await?,
-            Stage::Figures => figures::run(lab, options.stream_time).await?,
-            Stage::Cables => cables::run(lab, options.stream_time).await?,
-            Stage::Verbs => verbs::run(lab).await?,
-            Stage::Delivery => delivery::run(lab).await?,
-            Stage::Limits => limits::run(lab).await?,
-            Stage::Queues => queues::run(lab).await?,
-            Stage::Fixed => fixed::run(lab).await?,
-            Stage::Conformance => conform(lab).await?,
-            Stage::Failing => failing::run(lab).await?,
-            Stage::ErrorState => memory::after_error(lab)?,
-            Stage::IdleDeath if lab.findings.wedged.is_some() => idle::skip(lab),
-            Stage::IdleDeath => idle::run(lab).await?,
+        if let Err(error) = stage.run(lab, options).await {
+            let error = lab.explain(error).await;
+            if !error.is_of_stage() {
+                return Err(error);
+            }
+            lab.findings.stopped.push((stage.name(), error.to_string()));
+            // What the peer has of it goes, and its late replies are ignored.
+            lab.ask(Request::Drop).await?;
         }
+        lab.machine.found(&lab.snapshot());
     }
     Ok(())
 }
@@ -104,6 +97,30 @@ impl Stage {
         // The last: what it leaves behind would be in the way.
         Self::ErrorState,
     ];
+
+    async fn run(self, lab: &mut Lab<'_>, options: &Options) -> Result<(), CalibrateError> {
+        match self {
+            Self::Memory => memory::run(lab),
+            Self::Connecting => connecting::run(lab).await,
+            Self::Processor => processor::run(lab).await,
+            Self::Timing => timing::run(lab).await,
+            Self::Figures => figures::run(lab, options.stream_time).await,
+            Self::Cables => cables::run(lab, options.stream_time).await,
+            Self::Verbs => verbs::run(lab).await,
+            Self::Delivery => delivery::run(lab).await,
+            Self::Limits => limits::run(lab, options.risk_reboot).await,
+            Self::Queues => queues::run(lab).await,
+            Self::Fixed => fixed::run(lab).await,
+            Self::Conformance => conform(lab).await,
+            Self::Failing => failing::run(lab).await,
+            Self::ErrorState => memory::after_error(lab),
+            Self::IdleDeath if lab.findings.wedged.is_some() => {
+                idle::skip(lab);
+                Ok(())
+            }
+            Self::IdleDeath => idle::run(lab).await,
+        }
+    }
 
     fn name(self) -> &'static str {
         match self {

@@ -106,7 +106,7 @@ async fn posts(lab: &mut Lab<'_>) -> Result<(f64, f64), CalibrateError> {
             station.recv(slot(round * POSTS + number, 8)).map_err(fail)?;
         }
         receives.push((lab.now() - start).as_nanos() as f64 / POSTS as f64);
-        lab.ask(Request::Recv { count: POSTS, len: 8 }).await?;
+        lab.recv(POSTS, 8).await?;
         let start = lab.now();
         for _ in 0..POSTS {
             station.send(8).map_err(fail)?;

@@ -313,7 +313,7 @@ async fn send(lab: &mut Lab<'_>, len: usize, trip: Duration) -> Result<f64, Cali
     let mut station = lab.pair(STAGE, 512, 4 * len + (1 << 16)).await?;
     let mut times = Vec::with_capacity(SENDS);
     for _ in 0..SENDS {
-        lab.ask(Request::Recv { count: 1, len }).await?;
+        lab.recv(1, len).await?;
         // The stream between the sides may be faster than the cable, and the receive not known here yet.
         lab.rest(trip).await;
         let start = lab.now();
@@ -344,9 +344,9 @@ async fn spacing(
     for _ in 0..SPACINGS {
         for (times, count) in times.iter_mut().zip([1, batch]) {
             if before > 0 {
-                lab.ask(Request::Recv { count: before, len: long }).await?;
+                lab.recv(before, long).await?;
             }
-            lab.ask(Request::RecvFrom { first, count, len }).await?;
+            lab.ask(Request::Recv { first, count, len }).await?;
             let start = lab.now();
             for _ in 0..before {
                 station.send_unsignaled(long).map_err(failed)?;

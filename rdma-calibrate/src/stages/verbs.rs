@@ -11,7 +11,6 @@ use crate::Findings;
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::machine::Path;
-use crate::message::{Reply, Request};
 use crate::station::Memory;
 
 const STAGE: &str = "verbs";
@@ -105,9 +104,7 @@ fn constants(took: &Round) -> [Option<f64>; FIELDS.len()] {
 async fn round(lab: &mut Lab<'_>) -> Result<Round, CalibrateError> {
     let fail = |error| CalibrateError::Verb { stage: STAGE, error };
     // An address to connect to: the queue pair of the peer need not be connected for it.
-    let Reply::Made { address: peer } = lab.ask(Request::Make { frames: 64, len: FRAME }).await? else {
-        return Err(CalibrateError::NotCalibrate);
-    };
+    let peer = lab.make(0, 64, FRAME).await?;
     let (device, open) = lab.time(|| lab.open(Path::default())).await;
     let device = device.map_err(fail)?;
     let (cq, create_cq) = lab.time(|| device.create_cq(64)).await;

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use futures::future::{join, select};
+use futures::future::{Either, join, select};
 use rdma_async::TokioRuntime;
 use rdma_calibrate::{
-    CalibrateError, Calls, Machine, Options, Path, VERSION, calibrate, serve, serve_watched,
+    CalibrateError, Calls, Findings, Machine, Options, Path, VERSION, calibrate, serve, serve_watched,
 };
 use rdma_core::{AnyDevice, Cause, Error, Runtime, Time, Verb};
 use rdma_sim::{FaultPlan, Model, Sim};
@@ -157,7 +157,9 @@ fn a_verb_that_hangs_is_named() {
         async move { serve_watched(&machine, stream, &calls).await }
     });
     let (verb, time) = tokio.block_on(async {
-        peer.write_all(format!("{}\"bye\"\n", our_hello()).as_bytes()).await.unwrap();
+        peer.write_all(format!("{}{{\"number\":1,\"body\":\"bye\"}}\n", our_hello()).as_bytes())
+            .await
+            .unwrap();
         calls.hangs(Duration::from_millis(20), Duration::from_millis(1)).await
     });
     is_open.recv().unwrap();
@@ -166,4 +168,102 @@ fn a_verb_that_hangs_is_named() {
     let error = tokio.block_on(hanging).unwrap().unwrap_err();
     assert!(matches!(error, CalibrateError::Device(_)), "{error}");
     assert_eq!(calls.blocked(), None);
+}
+
+/// Regression: the serving side waited for two hours, with its objects.
+#[test]
+fn a_side_that_falls_silent_is_given_up_after_minutes() {
+    let run = Sim::new().sanitize(false).run(async |net| {
+        let (mut asks, answers) = net.tcp();
+        let mac = Mac(net.clone(), "b");
+        let silent = async {
+            let make = r#"{"number":1,"body":{"make":{"cable":0,"frames":64,"len":4096}}}"#;
+            asks.write_all(format!("{}{make}\n", our_hello()).as_bytes()).await.unwrap();
+            // The stream stays open, as that of a Mac does that has lost its power.
+            std::future::pending::<()>().await;
+        };
+        match select(std::pin::pin!(serve(&mac, answers)), std::pin::pin!(silent)).await {
+            Either::Left((served, _)) => served.unwrap_err(),
+            Either::Right(((), _)) => unreachable!("it stays silent"),
+        }
+    });
+    assert_eq!(run.value, CalibrateError::PeerSilent(Duration::from_mins(2)));
+    assert!(run.leaks.is_empty() && run.time < Time::from_nanos(200_000_000_000), "{:?}", run.time);
+}
+
+/// Regression: an unexpected end of one experiment lost the findings of all others.
+///
+/// Catches a late reply that is taken for that to the next request.
+#[test]
+fn a_lost_message_stops_some_experiments_and_no_others() {
+    let whole = calibrated(Model::tb5(), 0, Options::default()).time.as_nanos();
+    let mut stopped = 0;
+    for part in 1..40 {
+        let moment = Duration::from_nanos(whole * part / 40);
+        for host in ["a", "b"] {
+            let run = Sim::new().sanitize(false).run(async |net| {
+                let (asks, answers) = net.tcp();
+                let [a, b] = ["a", "b"].map(|host| Mac(net.clone(), host));
+                net.inject(format!("at {}ns {host}:rdma_en2 lose 1", moment.as_nanos()).parse().unwrap());
+                join(calibrate(&a, asks, &Options::default()), serve(&b, answers)).await
+            });
+            let (asked, served) = run.value;
+            let found = asked.unwrap_or_else(|error| panic!("{host} at {moment:?}: {error}"));
+            served.unwrap();
+            assert!(run.leaks.is_empty(), "{host} at {moment:?}: {}", run.leaks);
+            stopped += found.stopped.len();
+            let page = found.page();
+            assert_eq!(page.contains("## Experiments that stopped"), !found.stopped.is_empty(), "{page}");
+            // Of two stages at most: one may wait for the message of the other.
+            assert!(found.stopped.len() <= 2, "{host} at {moment:?}: {:?}", found.stopped);
+            assert!(found.behaviours.len() > 60, "{host} at {moment:?}");
+        }
+    }
+    assert!(stopped > 10, "only {stopped} experiments have stopped");
+}
+
+/// A machine that keeps what was found so far
+struct Keeping(Mac, Mutex<Option<Findings>>);
+
+impl Machine for Keeping {
+    fn open(&self, path: Path) -> Result<AnyDevice, Error> {
+        self.0.open(path)
+    }
+
+    fn runtime(&self) -> Arc<dyn Runtime> {
+        self.0.runtime()
+    }
+
+    fn found(&self, findings: &Findings) {
+        *self.1.lock().unwrap() = Some(findings.clone());
+    }
+}
+
+/// Catches a cable that is pulled and taken for behaviours that the device lacks, and findings that are lost with it.
+#[test]
+fn a_pulled_cable_is_the_end_and_what_was_found_stays() {
+    let whole = calibrated(Model::tb5(), 0, Options::default()).time.as_nanos();
+    for part in 1..20 {
+        let moment = Duration::from_nanos(whole * part / 20);
+        let run = Sim::new().sanitize(false).run(async |net| {
+            let (asks, answers) = net.tcp();
+            let [a, b] = ["a", "b"].map(|host| Mac(net.clone(), host));
+            let a = Keeping(a, Mutex::default());
+            net.inject(format!("at {}ns a:rdma_en2 unplug", moment.as_nanos()).parse().unwrap());
+            let options = Options::default();
+            let asking = async {
+                let asked = calibrate(&a, asks, &options).await.map(drop).unwrap_err();
+                (asked, a.1.lock().unwrap().take())
+            };
+            join(asking, serve(&b, answers)).await
+        });
+        let ((error, found), _) = run.value;
+        let text = error.to_string();
+        let is_cable = ["the port is down", "the device is gone"].iter().any(|what| text.contains(what));
+        assert!(is_cable, "at {moment:?}: {error}");
+        assert!(run.leaks.is_empty(), "at {moment:?}: {}", run.leaks);
+        let found = found.unwrap_or_else(|| panic!("nothing was found before {moment:?}"));
+        assert!(found.profile.decided("rules.alignment").is_some());
+        assert!(found.page().contains("not reached"), "{}", found.page());
+    }
 }

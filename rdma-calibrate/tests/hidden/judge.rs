@@ -34,8 +34,7 @@ fn visible(field: &str, model: &Model) -> Option<String> {
         | "rules.tb4_devices"
         | "rules.idle_death"
         | "rules.idle_death_spoils"
-        | "rules.spoiled_rtr"
-        | "rules.error_keeps_mappings" => None,
+        | "rules.spoiled_rtr" => None,
         _ if field.starts_with("timing.") => None,
         "rules.failed_rtr_wedges" => wedges_at(model).map(|(failed, _)| failed.to_string()),
         "rules.source_gid" if is_wedged_before(model, 1) => None,
@@ -170,9 +169,6 @@ fn sums(model: &Model) -> Vec<(&'static str, u64)> {
     let message = occupied(model, 8);
     let way = t.doorbell_ns + message + t.propagation_ns + t.delivery_ns;
     let mut sums = vec![("jitter", u64::from(t.jitter_ns)), ("one way", way)];
-    if !is_wedged_before(model, 2) {
-        sums.push(("unresolved RTR", t.unresolved_rtr_ns));
-    }
     if !is_wedged_before(model, 2) {
         sums.push(("unresolved RTR", t.unresolved_rtr_ns));
     }

@@ -5,6 +5,7 @@ mod deviant;
 mod devices;
 mod endings;
 mod figures;
+mod hostile;
 mod judge;
 mod mac;
 mod over_abi;
@@ -26,7 +27,7 @@ use self::mac::{MOST, calibrated, calibrated_over};
 /// Streams last longer where the processor of a device is late at times
 fn options(model: &Model) -> Options {
     let time = if model.timing.cpu { Duration::from_millis(2) } else { Duration::ZERO };
-    Options::default().with_stream_time(time)
+    Options::default().with_stream_time(time).with_risk_reboot(true)
 }
 
 fn assert_recovers(seeds: std::ops::Range<u64>) {
@@ -102,7 +103,7 @@ fn the_page_says_what_contradicts_the_simulator() {
 #[test]
 fn a_port_that_is_wedged_is_named_with_the_remedy() {
     let runbook = include_str!("../../../rdma-tb5/MACS.md");
-    assert!(runbook.contains("At most three transitions to RTR fail"), "{runbook}");
+    assert!(runbook.contains("At most three transitions to RTR fail; after each"), "{runbook}");
     let undecided_on_a_wedged_port =
         ["rules.large_mtu", "rules.source_gid", "rules.unresolved", "timing.unresolved_rtr_ns"];
     for limit in 1..=4 {
@@ -111,7 +112,7 @@ fn a_port_that_is_wedged_is_named_with_the_remedy() {
         (model.rules.large_mtu, model.rules.source_gid) = (false, SourceGid::Ipv4);
         model.rules.failed_rtr_wedges = Some(limit);
         // The last experiments do not need the port.
-        let ended = calibrated(model, 1, Options::default().with(true, true));
+        let ended = calibrated(model, 1, Options::default().with_idle_death(true).with_risk_reboot(true));
         let found = ended.asked.unwrap();
         let (decided, page) = (|field| found.profile.decided(field), found.page());
         assert_eq!(decided("rules.error_keeps_mappings"), Some(Decided::Measured), "{limit}");
@@ -172,7 +173,7 @@ fn the_error_state_is_looked_at_if_asked_for() {
     for keeps in [true, false] {
         let mut model = Model::tb5();
         model.rules.error_keeps_mappings = keeps;
-        let ended = calibrated(model, 1, Options::default().with(false, true));
+        let ended = calibrated(model, 1, Options::default().with_risk_reboot(true));
         let found = ended.asked.unwrap();
         assert_eq!(found.profile.value("rules.error_keeps_mappings"), Some(keeps.to_string()));
         assert_eq!(found.profile.decided("rules.error_keeps_mappings"), Some(Decided::Measured));
@@ -191,7 +192,7 @@ fn idle_death_is_found_if_asked_for() {
         model.rules.idle_death = Some(std::time::Duration::from_secs(seconds));
         model.rules.idle_death_spoils = spoils;
         model.rules.spoiled_rtr = spoiled.unwrap_or(NoUsableGid);
-        let ended = calibrated(model, 1, Options::default().with(true, false));
+        let ended = calibrated(model, 1, Options::default().with_idle_death(true));
         let found = ended.asked.unwrap();
         assert_eq!(found.profile.model.rules.idle_death_spoils, spoils, "{seconds}");
         assert_eq!(found.profile.model.rules.spoiled_rtr, spoiled.unwrap_or(NoUsableGid));
@@ -206,7 +207,7 @@ fn idle_death_is_found_if_asked_for() {
     }
     let mut model = Model::tb5();
     model.rules.idle_death = None;
-    let found = calibrated(model, 1, Options::default().with(true, false)).asked.unwrap();
+    let found = calibrated(model, 1, Options::default().with_idle_death(true)).asked.unwrap();
     assert_eq!(found.profile.decided("rules.idle_death"), Some(Decided::Undecided));
     assert!(found.profile.why("rules.idle_death").unwrap().contains("64 minutes"));
 }

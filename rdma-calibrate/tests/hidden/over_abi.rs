@@ -196,14 +196,15 @@ fn a_calibration_in_a_process_of_its_own() {
     });
     let [asks, answers] = runtime.streams();
     let is_asked = env::var(ASKED_FOR).is_ok_and(|asked_for| !asked_for.is_empty());
-    let options = Options::default().with(is_asked, is_asked);
+    let options = Options::default().with_idle_death(is_asked).with_risk_reboot(true);
     let (asked, served) = runtime.run(join(calibrate(&asking, asks, &options), serve(&serving, answers)));
     let findings = asked.unwrap_or_else(|error| panic!("{error}"));
     served.unwrap_or_else(|error| panic!("{error}"));
     assert_rules_hold(&findings);
     assert_behaves(0, &findings.profile.model, &findings);
     if !is_asked {
-        assert_eq!(runtime.objects(), 0, "the calibration left objects");
+        let keeps = findings.profile.model.rules.error_keeps_mappings;
+        assert!(keeps || runtime.objects() == 0, "the calibration left {} objects", runtime.objects());
         assert!(findings.took <= MOST, "{:?}", findings.took);
     }
     fs::write(found, findings.profile.to_toml()).unwrap();

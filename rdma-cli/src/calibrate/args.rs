@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use rdma_calibrate::Options;
+
 use crate::machines::Host;
 
 /// End of the help
@@ -12,7 +14,8 @@ pub(crate) const HELP: &str = "On two Macs: tb5 calibrate --listen on one, tb5 c
      Without HOST: and --listen, two simulated Macs are calibrated, in virtual time.\n\n\
      Examples: tb5 calibrate; tb5 calibrate --profile tb5-strict --out strict.toml; tb5 calibrate --listen, and on the other Mac \
      tb5 calibrate mini:.\n\n\
-     Exit codes: 0 done, 1 failed or, with --conformance, the device lacks a behaviour, 2 usage, 130 after Ctrl-C.";
+     If it ends early, or experiments stop because the device answers as none of them expects, the files have what was found.\n\n\
+     Exit codes: 0 done, 1 failed, experiments have stopped or, with --conformance, the device lacks a behaviour, 2 usage, 130 after Ctrl-C.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -20,7 +23,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "HOST:", conflicts_with_all = ["listen", "profile", "seed"])]
     pub(super) host: Option<Host>,
     /// Answer one calibration
-    #[arg(long, conflicts_with_all = ["out", "profile", "seed", "idle_death", "error_state"])]
+    #[arg(long, conflicts_with_all = ["out", "profile", "seed", "idle_death", "risk_reboot"])]
     pub(super) listen: bool,
     /// With --listen, the address to listen on [default: all of this machine]
     #[arg(long, value_name = "ADDRESS", requires = "listen")]
@@ -44,9 +47,10 @@ pub(crate) struct Arguments {
     /// Also wait until queue pairs die of idleness, which takes up to two hours
     #[arg(long)]
     pub(super) idle_death: bool,
-    /// Also set a queue pair to the error state, after which a region may stay counted until the process ends, or longer
+    /// Also try what some Macs were reported to need a reboot after: up to three transitions to RTR that fail, protection domains until there
+    /// are no more, more regions than the device states, and a queue pair in the error state
     #[arg(long)]
-    pub(super) error_state: bool,
+    pub(super) risk_reboot: bool,
     #[arg(long, help = crate::args::names::profile("Profile of the simulated Macs, which the calibration should find") + " [default: tb5]", value_name = "PROFILE|FILE")]
     pub(super) profile: Option<String>,
     /// Seed of all random choices of the simulator [default: 0]
@@ -57,6 +61,10 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// The port without `--port`
     pub(super) const PORT: u16 = 7466;
+
+    pub(super) fn options(&self) -> Options {
+        Options::default().with_idle_death(self.idle_death).with_risk_reboot(self.risk_reboot)
+    }
 
     pub(super) fn port(&self) -> u16 {
         self.port.unwrap_or(Self::PORT)

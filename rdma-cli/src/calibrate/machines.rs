@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
 use rdma_async::TokioRuntime;
 use rdma_calibrate::{
-    CalibrateError, Calls, Expectations, Machine, Options, Path, calibrate_watched, conform, serve_watched,
+    CalibrateError, Calls, Expectations, Findings, Machine, Path, calibrate_watched, conform, serve_watched,
 };
 use rdma_core::{AnyDevice, Cause, Error, Runtime, Verb};
 use rdma_tb5::{OpenError, OpenOptions, PollPolicy, Provider, VerbsDevice};
@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 
 use super::args::Arguments;
 use super::conformance;
-use super::outcome::Files;
+use super::outcome::{Files, SoFar};
 use crate::failure::Failure;
 use crate::mac;
 use crate::machines::{
@@ -42,6 +42,7 @@ struct RealDevice {
     names: Vec<String>,
     runtime: Arc<TokioRuntime>,
     progress: ProgressBar,
+    so_far: SoFar,
 }
 
 impl Machine for RealDevice {
@@ -73,6 +74,10 @@ impl Machine for RealDevice {
         progress::step(&self.progress, name, number, count);
     }
 
+    fn found(&self, findings: &Findings) {
+        self.so_far.set(findings);
+    }
+
     fn expectations(&self) -> Option<Expectations> {
         let is_adapter = match self.provider.simulated_profile() {
             Some(profile) => mac::model(&profile).is_ok_and(|model| model.caps.one_sided),
@@ -89,8 +94,10 @@ impl Machine for RealDevice {
 impl RealDevice {
     fn open_at(&self, cable: usize, path: Path) -> Result<AnyDevice, Error> {
         let options = OpenOptions::new().path_mtu(path.mtu).poll(PollPolicy::SPIN).unguarded();
-        let options =
-            path.source_index.map_or_else(|| options.clone(), |index| options.clone().source_index(index));
+        let options = match path.source_index {
+            Some(index) => options.source_index(index),
+            None => options,
+        };
         VerbsDevice::open(&self.provider, &self.names[cable], options).map(AnyDevice::new).map_err(|error| {
             match error {
                 OpenError::Verbs(error) => error,
@@ -112,16 +119,16 @@ struct Served {
 /// Asks the machine `host`
 pub(super) fn ask(args: &Arguments, host: &Host, output: Output) -> Result<()> {
     require_port(args.port(), Arguments::PORT)?;
-    let options = Options::default().with(args.idle_death, args.error_state).with_stream_time(STREAM_TIME);
+    let options = args.options().with_stream_time(STREAM_TIME);
     if args.conformance {
-        let asked = with_peer(args, host, output, async |machine, stream, calls| {
+        let asked = with_peer(args, host, output, None, async |machine, stream, calls| {
             conform(machine, stream, &options, calls).await
         })?;
         let simulated = asked.simulated.as_deref();
         return conformance::print(&asked.found, BACKEND, &asked.device, simulated, output);
     }
     let files = Files::require_writable(&args.out, None)?;
-    let mut asked = with_peer(args, host, output, async |machine, stream, calls| {
+    let mut asked = with_peer(args, host, output, Some(&files), async |machine, stream, calls| {
         calibrate_watched(machine, stream, &options, calls).await
     })?;
     asked.found.simulated = asked.simulated;
@@ -136,16 +143,24 @@ struct Asked<T> {
     simulated: Option<String>,
 }
 
-/// Does `work` with the device of this machine, and the machine `host` that answers
+/// Does `work` with the device of this machine, and the machine `host` that answers; if that ends early, `files` get what was found
 fn with_peer<T>(
     args: &Arguments,
     host: &Host,
     output: Output,
+    files: Option<&Files>,
     work: impl AsyncFnOnce(&RealDevice, TcpStream, &Arc<Calls>) -> Result<T, CalibrateError>,
 ) -> Result<Asked<T>> {
     let (provider, names) = devices(&args.device)?;
     let interrupt = Interrupt::listen()?;
     let (simulated, device) = (provider.simulated_profile(), names[0].clone());
+    let so_far = SoFar::default();
+    let early = {
+        let (files, so_far, simulated) = (files.cloned(), so_far.clone(), simulated.clone());
+        move |why: &str| {
+            files.iter().for_each(|files| files.write_early(&so_far, simulated.clone(), why));
+        }
+    };
     let found = runtime()?.block_on(async {
         let connecting = connect(host, args.port(), "tb5 calibrate --listen");
         let stream = unless_interrupted(&interrupt, connecting).await?;
@@ -153,11 +168,12 @@ fn with_peer<T>(
         output.announce(&format!("backend: {}; {} answers", names.join(", "), stream.peer_addr()?))?;
         let progress = progress::steps(1);
         let runtime = Arc::new(TokioRuntime::current());
-        let machine = RealDevice { provider, names, runtime, progress: progress.clone() };
+        let machine = RealDevice { provider, names, runtime, progress: progress.clone(), so_far };
         let calls = Arc::new(Calls::new(machine.runtime()));
-        let found = watched(&interrupt, &calls, work(&machine, stream, &calls)).await;
+        let work = work(&machine, stream, &calls);
+        let found = watched(&interrupt, &calls, work, early.clone()).await;
         progress.finish_and_clear();
-        found
+        found.inspect_err(|error| early(&with_sources(error)))
     })?;
     Ok(Asked { found, device, simulated })
 }
@@ -171,7 +187,8 @@ pub(super) fn listen(args: &Arguments, output: Output) -> Result<()> {
         let listener = machines::listen(args.bind, args.port(), output).await?;
         let runtime = Arc::new(TokioRuntime::current());
         // The side that asks knows how far it is.
-        let machine = RealDevice { provider, names: names.clone(), runtime, progress: ProgressBar::hidden() };
+        let (progress, so_far) = (ProgressBar::hidden(), SoFar::default());
+        let machine = RealDevice { provider, names: names.clone(), runtime, progress, so_far };
         let calls = Arc::new(Calls::new(machine.runtime()));
         loop {
             let accepted = async {
@@ -188,7 +205,7 @@ pub(super) fn listen(args: &Arguments, output: Output) -> Result<()> {
                 }
                 accepted => accepted.map_err(in_order)?,
             };
-            match watched(&interrupt, &calls, serve_watched(&machine, stream, &calls)).await {
+            match watched(&interrupt, &calls, serve_watched(&machine, stream, &calls), |_| ()).await {
                 Ok(()) => break anyhow::Ok(peer),
                 // Another program has connected, such as a port scanner.
                 Err(error) if error.downcast_ref() == Some(&CalibrateError::NotCalibrate) => {
@@ -203,20 +220,22 @@ pub(super) fn listen(args: &Arguments, output: Output) -> Result<()> {
     output.outcome(&served, [("device", name), ("answered", peer.to_string())])
 }
 
-/// Result of `work`, unless the user asks to stop; ends the process if a verb hangs
+/// Result of `work`, unless the user asks to stop; ends the process if a verb hangs, after `early` with the reason
 async fn watched<T>(
     interrupt: &Interrupt,
     calls: &Arc<Calls>,
     work: impl Future<Output = Result<T, CalibrateError>>,
+    early: impl FnOnce(&str) + Send + 'static,
 ) -> Result<T> {
     let calls = Arc::clone(calls);
     let watching = tokio::spawn(async move {
         let (verb, time) = calls.hangs(LONGEST_VERB, CHECK_INTERVAL).await;
+        let why = format!("{verb} has not returned for {:.0} s", time.as_secs_f64());
         note(&format!(
-            "{verb} has not returned for {:.0} s: the driver hangs, and its objects stay. End nothing by force: restart this Mac, \
-             and send the output of `tb5 doctor` with the name of the verb",
-            time.as_secs_f64()
+            "{why}: the driver hangs, and its objects stay. End nothing by force: restart this Mac, and send the output of \
+             `tb5 doctor` with the name of the verb"
         ));
+        early(&why);
         // The thread of the verb cannot be ended, and the process would wait for it.
         std::process::exit(1);
     });

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use rdma_calibrate::Findings;
@@ -28,6 +29,8 @@ struct Outcome {
     page_file: Option<String>,
     contradictions: Vec<&'static str>,
     fields: BTreeMap<&'static str, Field>,
+    /// Experiments that an unexpected answer of the device has stopped, with that answer
+    stopped: BTreeMap<&'static str, String>,
     /// `None` if the port connects.
     wedged_port: Option<String>,
 }
@@ -40,7 +43,22 @@ struct Field {
     why: Option<String>,
 }
 
+/// Findings so far, for a calibration that ends early
+#[derive(Clone, Default)]
+pub(super) struct SoFar(Arc<Mutex<Option<Findings>>>);
+
+impl SoFar {
+    pub(super) fn set(&self, findings: &Findings) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(findings.clone());
+    }
+
+    fn take(&self) -> Option<Findings> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
 /// Where a calibration is written, as was tried before: it takes minutes, and is lost if the files cannot be written
+#[derive(Clone)]
 pub(super) struct Files {
     profile: PathBuf,
     /// `None` beside a profile that goes to standard output: there is no name for it.
@@ -64,15 +82,37 @@ impl Files {
     }
 
     /// Writes the profile and the page, and prints where they are
-    pub(super) fn write(self, findings: &Findings, backend: &'static str, output: Output) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// Also if experiments have stopped: the files have the others.
+    pub(super) fn write(&self, findings: &Findings, backend: &'static str, output: Output) -> Result<()> {
+        self.write_files(findings)?;
+        print(findings, &self.profile, self.page.as_deref(), backend, output)?;
+        if let [(stage, why), ..] = &findings.stopped[..] {
+            bail!("the experiments of \"{stage}\" have stopped: {why}; the files have the others");
+        }
+        Ok(())
+    }
+
+    /// Writes what was found before a calibration ended because of `why`, if it was anything, and says where
+    pub(super) fn write_early(&self, so_far: &SoFar, simulated: Option<String>, why: &str) {
+        let Some(mut findings) = so_far.take() else { return };
+        (findings.simulated, findings.ended) = (simulated, Some(why.to_owned()));
+        match self.write_files(&findings) {
+            Ok(()) => note(&format!("what was found so far is in {}", shown(&self.profile))),
+            Err(error) => note(&with_sources(&error)),
+        }
+    }
+
+    fn write_files(&self, findings: &Findings) -> Result<()> {
         let simulated = findings.simulated.iter();
         let notes =
             simulated.map(|of| format!("# Found on a device that was simulated, under profile {of}\n"));
         let profile = notes.chain([findings.profile.to_toml()]).collect::<String>();
         write_all(&self.profile, &profile).map_err(|error| unwritten(&error, &profile))?;
         let page = self.page.iter().try_for_each(|page| write_all(page, &findings.page()));
-        page.with_context(|| format!("the profile is in {}, and has no page", shown(&self.profile)))?;
-        print(findings, &self.profile, self.page.as_deref(), backend, output)
+        page.with_context(|| format!("the profile is in {}, and has no page", shown(&self.profile)))
     }
 }
 
@@ -116,6 +156,7 @@ fn print(
         page_file: page.map(|page| page.display().to_string()),
         contradictions: findings.contradictions(),
         fields: Profile::fields().filter_map(field).collect(),
+        stopped: findings.stopped.iter().cloned().collect(),
         wedged_port: findings.wedged.clone(),
     };
     let count = |word| outcome.fields.values().filter(|field| field.decided == word).count().to_string();

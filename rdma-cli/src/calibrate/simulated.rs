@@ -6,15 +6,15 @@ use anyhow::{Context as _, Result, bail};
 use futures::channel::oneshot;
 use futures::future::join;
 use indicatif::ProgressBar;
-use rdma_calibrate::{CalibrateError, Calls, Machine, Options, Path, calibrate, conform, serve};
+use rdma_calibrate::{CalibrateError, Calls, Findings, Machine, Path, calibrate, conform, serve};
 use rdma_core::{AnyDevice, Error, Runtime};
 use rdma_sim::{Net, Sim, SimStream};
 
 use super::args::Arguments;
 use super::conformance;
-use super::outcome::Files;
+use super::outcome::{Files, SoFar};
 use crate::failure::Failure;
-use crate::report::{Output, SIMULATOR, plain, simulated};
+use crate::report::{Output, SIMULATOR, plain, simulated, with_sources};
 use crate::{mac, progress};
 
 /// The device at the cable of one of the two Macs
@@ -23,6 +23,7 @@ struct SimulatedMac {
     host: &'static str,
     cables: u8,
     progress: ProgressBar,
+    so_far: SoFar,
 }
 
 impl Machine for SimulatedMac {
@@ -48,6 +49,10 @@ impl Machine for SimulatedMac {
     fn begins(&self, name: &'static str, number: usize, count: usize) {
         progress::step(&self.progress, name, number, count);
     }
+
+    fn found(&self, findings: &Findings) {
+        self.so_far.set(findings);
+    }
 }
 
 pub(super) fn run(args: &Arguments, output: Output) -> Result<()> {
@@ -56,18 +61,22 @@ pub(super) fn run(args: &Arguments, output: Output) -> Result<()> {
             bail!(Failure::usage(format!("{option} is for two machines: write HOST:, or leave it out")));
         }
     }
-    let options = Options::default().with(args.idle_death, args.error_state);
+    let options = args.options();
     let profile = plain(args.profile.as_deref().unwrap_or("tb5"));
     if args.conformance {
-        let found: Vec<_> = between_two(args, output, async move |mac, stream| {
+        let so_far = SoFar::default();
+        let found: Vec<_> = between_two(args, output, &so_far, async move |mac, stream| {
             let calls = Arc::new(Calls::new(mac.runtime()));
             conform(&mac, stream, &options, &calls).await
         })?;
         return conformance::print(&found, SIMULATOR, &mac::device(0), Some(&profile), output);
     }
     let files = Files::require_writable(&args.out, args.profile.as_deref())?;
-    let mut findings =
-        between_two(args, output, async move |mac, stream| calibrate(&mac, stream, &options).await)?;
+    let so_far = SoFar::default();
+    let calibrated =
+        between_two(args, output, &so_far, async move |mac, stream| calibrate(&mac, stream, &options).await);
+    let mut findings = calibrated
+        .inspect_err(|error| files.write_early(&so_far, Some(profile.clone()), &with_sources(error)))?;
     findings.simulated = Some(profile);
     files.write(&findings, SIMULATOR, output)
 }
@@ -76,6 +85,7 @@ pub(super) fn run(args: &Arguments, output: Output) -> Result<()> {
 fn between_two<T: Send + 'static, F>(
     args: &Arguments,
     output: Output,
+    so_far: &SoFar,
     work: impl FnOnce(SimulatedMac, SimStream) -> F,
 ) -> Result<T>
 where
@@ -90,8 +100,14 @@ where
     let progress = progress::steps(1);
     let run = sim.try_run(async |net| {
         let (asks, answers) = net.tcp();
-        let mac = |host| SimulatedMac { net: net.clone(), host, cables, progress: progress.clone() };
-        let [a, b] = ["a", "b"].map(mac);
+        let mac = |host, so_far| SimulatedMac {
+            net: net.clone(),
+            host,
+            cables,
+            progress: progress.clone(),
+            so_far,
+        };
+        let (a, b) = (mac("a", so_far.clone()), mac("b", SoFar::default()));
         // Each side is a task of its host: in one task, both would share a processor.
         let (asked, asking_ends) = oneshot::channel();
         let (served, serving_ends) = oneshot::channel();
@@ -99,9 +115,9 @@ where
         net.host("a").spawn(async move { drop(asked.send(asking.await)) });
         net.host("b").spawn(async move { drop(served.send(serve(&b, answers).await)) });
         join(asking_ends, serving_ends).await
-    })?;
+    });
     progress.finish_and_clear();
-    let (asked, served) = run.value;
+    let (asked, served) = run?.value;
     let found = asked??;
     served?.context("the other simulated Mac")?;
     Ok(found)

@@ -1,5 +1,7 @@
 //! `tb5 calibrate` between two processes over the C ABI, which are not told what they calibrate
 
+use std::fs;
+
 use rdma_sim::profile::{Decided, Profile};
 
 use super::fixture::{lines_of, pair, with_port};
@@ -13,7 +15,7 @@ const HIDDEN: &str = "rules.multi_sge";
 fn calibrating(out: &str) -> Vec<String> {
     let tb5 = env!("CARGO_BIN_EXE_tb5");
     let listening = [tb5, "calibrate", "--listen", "--bind", "127.0.0.1", "--port", "PORT", ":"];
-    let asking = [tb5, "calibrate", "127.0.0.1:", "--port", "PORT", "--out", out];
+    let asking = [tb5, "calibrate", "127.0.0.1:", "--port", "PORT", "--risk-reboot", "--out", out];
     listening.into_iter().chain(asking).map(str::to_owned).collect()
 }
 
@@ -125,8 +127,30 @@ fn a_host_that_is_killed_in_the_middle_is_the_end_of_the_other_one() {
         let is_said =
             text.lines().any(|line| line.contains(survivor) && line.contains("the other side has ended"));
         assert!(is_said, "{victim}: {text}");
-        assert!(!found.exists(), "no profile of half a calibration");
+        // What the side that asks has found so far is not lost.
+        assert_eq!(found.exists(), survivor == "b", "{text}");
     }
+    let page = fs::read_to_string(found.with_extension("md")).unwrap();
+    assert!(page.contains("**The calibration ended early: ") && page.contains("not reached"), "{page}");
+    assert!(Profile::load(&found).unwrap().decided("rules.alignment").is_some());
+}
+
+/// Catches a verb that hangs and keeps the program for ever, its peer with it, or what was found before.
+#[test]
+fn a_verb_that_hangs_ends_both_sides_and_keeps_what_was_found() {
+    let folder = Folder::new();
+    let found = folder.path("found.toml");
+    let hang = "at 0s b:rdma_en2 hang modify_qp";
+    let output = with_port(&["--fault", hang], &calibrating(found.to_str().unwrap())).output();
+    assert_failed(&output, 1, &[]);
+    let text = stdout(&output) + &stderr(&output);
+    let is_said =
+        |host: &str, what: &str| text.lines().any(|line| line.contains(host) && line.contains(what));
+    assert!(is_said("b", "modify_qp has not returned for 15 s: the driver hangs"), "{text}");
+    assert!(is_said("a", "the other side has ended"), "{text}");
+    let page = fs::read_to_string(found.with_extension("md")).unwrap();
+    assert!(page.contains("**The calibration ended early: modify_qp has not returned"), "{page}");
+    assert!(Profile::load(&found).unwrap().decided("rules.alignment").is_some());
 }
 
 /// A profile with times so long that what this machine adds to them hardly counts
