@@ -118,8 +118,8 @@ fn verbs_over_the_abi_take_at_least_the_time_of_the_profile() {
 #[test]
 fn a_host_that_is_killed_in_the_middle_is_the_end_of_the_other_one() {
     let folder = Folder::new();
-    let found = folder.path("found.toml");
     for (victim, survivor) in [("a", "b"), ("b", "a")] {
+        let found = folder.path(format!("{survivor}.toml"));
         let fault = format!("after 100 frames {victim} kill");
         let output = with_port(&["--fault", &fault], &calibrating(found.to_str().unwrap())).output();
         assert_failed(&output, 1, &[]);
@@ -130,6 +130,7 @@ fn a_host_that_is_killed_in_the_middle_is_the_end_of_the_other_one() {
         // What the side that asks has found so far is not lost.
         assert_eq!(found.exists(), survivor == "b", "{text}");
     }
+    let found = folder.path("b.toml");
     let page = fs::read_to_string(found.with_extension("md")).unwrap();
     assert!(page.contains("**The calibration ended early: ") && page.contains("not reached"), "{page}");
     assert!(Profile::load(&found).unwrap().decided("rules.alignment").is_some());
@@ -140,16 +141,17 @@ fn a_host_that_is_killed_in_the_middle_is_the_end_of_the_other_one() {
 fn a_verb_that_hangs_ends_both_sides_and_keeps_what_was_found() {
     let folder = Folder::new();
     let found = folder.path("found.toml");
+    // The library creates queue pairs in the state INIT.
     let hang = "at 0s b:rdma_en2 hang modify_qp";
     let output = with_port(&["--fault", hang], &calibrating(found.to_str().unwrap())).output();
     assert_failed(&output, 1, &[]);
     let text = stdout(&output) + &stderr(&output);
     let is_said =
         |host: &str, what: &str| text.lines().any(|line| line.contains(host) && line.contains(what));
-    assert!(is_said("b", "modify_qp has not returned for 15 s: the driver hangs"), "{text}");
+    assert!(is_said("b", "create_qp has not returned for 15 s: the driver hangs"), "{text}");
     assert!(is_said("a", "the other side has ended"), "{text}");
     let page = fs::read_to_string(found.with_extension("md")).unwrap();
-    assert!(page.contains("**The calibration ended early: modify_qp has not returned"), "{page}");
+    assert!(page.contains("**The calibration ended early: create_qp has not returned"), "{page}");
     assert!(Profile::load(&found).unwrap().decided("rules.alignment").is_some());
 }
 

@@ -1,6 +1,7 @@
 //! The examples of `rdma-async` and of groups, each run as a process
 //!
-//! They are programs of this package, too, so that cargo builds them before this test.
+//! `cargo test --workspace` builds them before it runs any test; for this one alone, build them by
+//! `cargo build -p rdma-async -p rdma-collectives --examples`.
 #![cfg(unix)]
 
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -11,21 +12,32 @@ use rdma_sim::Topology;
 use rdma_sim_verbs::shared::Settings;
 use rdma_tests::hosts::{Hosts, Running};
 
-const PING_PONG: &str = env!("CARGO_BIN_EXE_ping_pong");
-const STREAM_COPY: &str = env!("CARGO_BIN_EXE_stream_copy");
-const UNPLUG_AND_RECOVER: &str = env!("CARGO_BIN_EXE_unplug_and_recover");
-const FUZZ_YOUR_PROTOCOL: &str = env!("CARGO_BIN_EXE_fuzz_your_protocol");
-const LEADER_ELECTION: &str = env!("CARGO_BIN_EXE_leader_election");
-const REPLAY_A_SEED: &str = env!("CARGO_BIN_EXE_replay_a_seed");
-const GRADIENT_AVERAGING: &str = env!("CARGO_BIN_EXE_gradient_averaging");
-const TENSOR_PARALLEL_DECODE: &str = env!("CARGO_BIN_EXE_tensor_parallel_decode");
-const EXPERT_DISPATCH: &str = env!("CARGO_BIN_EXE_expert_dispatch");
-const MOVE_KEY_VALUES: &str = env!("CARGO_BIN_EXE_move_key_values");
-const SERVE_DATA_SET: &str = env!("CARGO_BIN_EXE_serve_data_set");
-const OPEN_DEVICE: &str = env!("CARGO_BIN_EXE_open_device");
+const PING_PONG: &str = "ping_pong";
+const STREAM_COPY: &str = "stream_copy";
+const UNPLUG_AND_RECOVER: &str = "unplug_and_recover";
+const FUZZ_YOUR_PROTOCOL: &str = "fuzz_your_protocol";
+const LEADER_ELECTION: &str = "leader_election";
+const REPLAY_A_SEED: &str = "replay_a_seed";
+const GRADIENT_AVERAGING: &str = "gradient_averaging";
+const TENSOR_PARALLEL_DECODE: &str = "tensor_parallel_decode";
+const EXPERT_DISPATCH: &str = "expert_dispatch";
+const MOVE_KEY_VALUES: &str = "move_key_values";
+const SERVE_DATA_SET: &str = "serve_data_set";
+const OPEN_DEVICE: &str = "open_device";
 
 /// Long enough for any example on a machine that runs other programs, too
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The program of an example
+fn program(name: &str) -> String {
+    let test = std::env::current_exe().expect("this program has a path");
+    // Tests are in the folder `deps` beside that of the examples.
+    let folder = test.ancestors().nth(2).expect("cargo keeps tests in a folder").join("examples");
+    let program = folder.join(name);
+    let remedy = "build it: cargo build -p rdma-async -p rdma-collectives --examples";
+    assert!(program.exists(), "{} is not there; {remedy}", program.display());
+    program.into_os_string().into_string().expect("paths of cargo are text")
+}
 
 /// A running example
 struct Example(Running);
@@ -52,8 +64,8 @@ impl Example {
         Self(Running(command.spawn().expect("cargo built the example")))
     }
 
-    fn run(program: &str, args: &[&str]) -> Ended {
-        Self::start(Command::new(program).args(args)).end()
+    fn run(name: &str, args: &[&str]) -> Ended {
+        Self::start(Command::new(program(name)).args(args)).end()
     }
 
     /// The address that the example listens at, from its first line
@@ -83,8 +95,8 @@ impl Example {
 }
 
 /// Runs an example as both hosts of a simulated fabric, through the C ABI of the provider
-fn over_the_provider(program: &str) -> [Ended; 2] {
-    let name = program.rsplit('/').next().expect("a path has a name");
+fn over_the_provider(name: &str) -> [Ended; 2] {
+    let program = &program(name);
     let hosts = Hosts::new(&format!("example-{name}"), &Settings::new(Topology::pair()), program);
     let device = ["--device", "rdma_en2"];
     let listening = ["--listen", "127.0.0.1:0"];
@@ -219,9 +231,10 @@ fn examples_run_between_two_processes_over_a_provider() {
 
 #[test]
 fn open_device_opens_the_first_device_of_a_provider() {
-    let hosts = Hosts::new("example-open", &Settings::new(Topology::pair()), OPEN_DEVICE);
+    let program = &program(OPEN_DEVICE);
+    let hosts = Hosts::new("example-open", &Settings::new(Topology::pair()), program);
     for args in [&["--device"][..], &["--device", "rdma_en2"]] {
-        let ended = Example::start(hosts.command(OPEN_DEVICE, "a").args(args)).end().succeeded();
+        let ended = Example::start(hosts.command(program, "a").args(args)).end().succeeded();
         assert!(ended.stdout.contains("devices: rdma_en2") && ended.stdout.contains("Active"), "{ended:?}");
     }
 }
@@ -229,9 +242,9 @@ fn open_device_opens_the_first_device_of_a_provider() {
 #[test]
 fn a_machine_without_rdma_is_an_error_in_one_sentence() {
     let args = ["--device", "rdma_en2", "--listen", "127.0.0.1:0"];
-    for (program, args) in [(OPEN_DEVICE, &args[..2]), (PING_PONG, &args[..])] {
-        let ended =
-            Example::start(Command::new(program).args(args).env("RDMA_PROVIDER", "/there/is/none.so")).end();
+    for (name, args) in [(OPEN_DEVICE, &args[..2]), (PING_PONG, &args[..])] {
+        let mut command = Command::new(program(name));
+        let ended = Example::start(command.args(args).env("RDMA_PROVIDER", "/there/is/none.so")).end();
         assert_eq!(ended.code, Some(1), "{ended:?}");
         let why = "error: the verbs provider /there/is/none.so cannot be loaded: ";
         assert!(ended.stderr.starts_with(why), "{ended:?}");
@@ -241,10 +254,8 @@ fn a_machine_without_rdma_is_an_error_in_one_sentence() {
 
 #[test]
 fn unknown_arguments_are_a_usage_error() {
-    for program in
-        [PING_PONG, STREAM_COPY, UNPLUG_AND_RECOVER, FUZZ_YOUR_PROTOCOL, REPLAY_A_SEED, OPEN_DEVICE]
-    {
-        let ended = Example::run(program, &["--hardware"]);
+    for name in [PING_PONG, STREAM_COPY, UNPLUG_AND_RECOVER, FUZZ_YOUR_PROTOCOL, REPLAY_A_SEED, OPEN_DEVICE] {
+        let ended = Example::run(name, &["--hardware"]);
         assert_eq!(ended.code, Some(2), "{ended:?}");
         assert!(ended.stderr.starts_with("usage: "), "{ended:?}");
     }
@@ -252,8 +263,8 @@ fn unknown_arguments_are_a_usage_error() {
 
 #[test]
 fn a_device_without_an_address_is_a_usage_error_that_names_the_missing_option() {
-    for program in [PING_PONG, STREAM_COPY, UNPLUG_AND_RECOVER, FUZZ_YOUR_PROTOCOL, REPLAY_A_SEED] {
-        let ended = Example::run(program, &["--device", "rdma_en2"]);
+    for name in [PING_PONG, STREAM_COPY, UNPLUG_AND_RECOVER, FUZZ_YOUR_PROTOCOL, REPLAY_A_SEED] {
+        let ended = Example::run(name, &["--device", "rdma_en2"]);
         assert_eq!(ended.code, Some(2), "{ended:?}");
         let why = "--device needs --listen ADDRESS or --connect ADDRESS\nusage: ";
         assert!(ended.stderr.starts_with(why), "{ended:?}");
