@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 /// The root of the repository
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the tests are a folder of the repository")
+        .ancestors()
+        .nth(2)
+        .expect("the sources of tests are two folders below the repository")
         .to_owned()
 }
 
