@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rdma_core::Time;
 use rdma_sim::driver::Session;
-use rdma_sim::{Driver, FaultPlan, Sim, Topology};
+use rdma_sim::{Driver, FaultPlan, Rules, Sim, Topology};
 use rdma_verbs_abi::constants;
 
 use crate::devices::{self, Listed};
@@ -32,8 +32,8 @@ pub(crate) struct Engine {
     pub(crate) is_roce: bool,
     /// The link layer that ports report.
     pub(crate) link_layer: u8,
-    /// Whether completion channels report completions.
-    pub(crate) has_events: bool,
+    /// How the device decides where sources disagree.
+    pub(crate) rules: Rules,
     /// Whether the process ends where Apple's provider crashes it.
     crashes: bool,
     pub(crate) silent_outcomes: SilentOutcomes,
@@ -159,7 +159,7 @@ impl Engine {
             Some("1") => true,
             Some(other) => return Err(format!("RDMA_SIM_CRASHES={other:?} is neither 0 nor 1")),
         };
-        let (has_events, progress, idle) = (rules.completion_events, Progress::default(), AtomicU32::new(0));
+        let (progress, idle) = (Progress::default(), AtomicU32::new(0));
         Ok(Self {
             driver,
             clock,
@@ -168,7 +168,7 @@ impl Engine {
             profile: settings.profile_name(),
             is_roce,
             link_layer,
-            has_events,
+            rules,
             crashes,
             silent_outcomes: SilentOutcomes::new(&settings.model()),
             progress,

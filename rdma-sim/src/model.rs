@@ -43,10 +43,11 @@ impl Model {
     }
 
     /// As [`tb5`](Self::tb5) under macOS 26.2, whose messages are at most one frame (source: MLX's JACCL uses longer ones
-    /// only from 26.3 on)
+    /// only from 26.3 on), and whose provider, if it [crashes](Rules::crashes), also does so for a memory region too many
     pub fn tb5_macos_26_2() -> Self {
         let mut model = Self::tb5();
         model.caps.max_message = FRAME as u32;
+        model.rules.surplus_region_crashes = true;
         model
     }
 
@@ -82,9 +83,8 @@ impl Model {
 
     /// As [`tb5`](Self::tb5) on the strict side of every rule that is disputed, or whose extent is not known
     ///
-    /// For programs that are to meet no surprise on a Mac. IPv4 addresses are of 192.168.0.0/16, because one program has reported that
-    /// those of 169.254.0.0/16 are refused, and stand at index 2 of the GID table. Sessions of `rdma-async` do not run on it yet: they register memory for local
-    /// writing alone, which one program has reported to be refused.
+    /// For programs that are to meet no surprise on a Mac; sessions of `rdma-async` run on it. IPv4 addresses are of 192.168.0.0/16,
+    /// because one program has reported that those of 169.254.0.0/16 are refused, and stand at index 2 of the GID table.
     pub fn tb5_strict() -> Self {
         Self { rules: Rules::tb5_strict(), ..Self::tb5() }
     }

@@ -52,6 +52,9 @@ pub struct Rules {
     pub link_local_source: bool,
     /// `large-mtu`: whether a path MTU of 4096 works
     pub large_mtu: bool,
+    /// `gid-table-length`: whether programs in C see 1024 entries of the GID table, of which unset ones cannot be read, rather than 16,
+    /// of which unset ones are zeros
+    pub large_gid_table: bool,
     /// `registration-access`: whether memory can be registered for local writing alone
     pub local_write_alone: bool,
     /// `multi-sge`: how a send with several elements is treated
@@ -76,6 +79,9 @@ pub struct Rules {
     pub source_gid: SourceGid,
     /// `spoiled-rtr`: how the transition to RTR fails on a port that idle death has spoiled
     pub spoiled_rtr: SpoiledRtr,
+    /// `surplus-region`: whether registering a memory region too many is one of the calls in which the provider
+    /// [crashes](Self::crashes)
+    pub surplus_region_crashes: bool,
     /// `tb4-devices`: whether ports of 40 Gb/s have devices
     pub tb4_devices: bool,
     /// `rtr-unresolved`: how the transition to RTR fails if the peer is not among the neighbours
@@ -247,6 +253,7 @@ impl Rules {
             late_registration: false,
             link_local_source: true,
             large_mtu: true,
+            large_gid_table: false,
             local_write_alone: true,
             multi_sge: MultiSge::Refused,
             process_end_leaks_pds: 0,
@@ -259,6 +266,7 @@ impl Rules {
             send_completion: SendCompletion::Departure,
             source_gid: SourceGid::Ipv4,
             spoiled_rtr: SpoiledRtr::NoUsableGid,
+            surplus_region_crashes: false,
             tb4_devices: true,
             unresolved: Unresolved::TimedOut,
             uc_write: UcWrite::AsSend,
@@ -278,6 +286,7 @@ impl Rules {
             ipv4_gid_index: 2,
             link_local_source: false,
             large_mtu: false,
+            large_gid_table: true,
             local_write_alone: false,
             process_end_leaks_pds: 1,
             queue_grant: QueueGrant::Exact,

@@ -87,7 +87,7 @@ pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut Cq, _solicited: c_int) ->
         let found = unsafe { object::<CqObject>(cq) }?;
         let notifier = found.notifier.get().ok_or(EINVAL)?;
         let engine = Engine::get()?;
-        if engine.has_events {
+        if engine.rules.completion_events {
             found.queue.notify(&Waker::from(Arc::clone(notifier)));
         }
         engine.start_progress();

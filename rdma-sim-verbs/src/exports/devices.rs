@@ -169,7 +169,7 @@ pub unsafe extern "C" fn ibv_query_port(context: *mut Context, port: u8, attr: *
             state: if is_active { constants::PORT_ACTIVE } else { constants::PORT_DOWN },
             max_mtu: constants::MTU_4096,
             active_mtu: constants::MTU_4096,
-            gid_tbl_len: gids.len().max(16) as c_int,
+            gid_tbl_len: table_len(engine, gids.len()) as c_int,
             max_msg_sz: found.device.caps().max_message.next_power_of_two(),
             pkey_tbl_len: 1,
             lid: 1,
@@ -199,11 +199,21 @@ pub unsafe extern "C" fn ibv_query_gid(
         if port != 1 || gid.is_null() {
             return Err(EINVAL);
         }
+        let engine = Engine::get()?;
         let gids = found.device.gids()?;
-        let entry = usize::try_from(index).ok().filter(|index| *index < gids.len().max(16)).ok_or(EINVAL)?;
-        let raw = gids.get(entry).copied().unwrap_or_default().0;
+        let len = table_len(engine, gids.len());
+        let entry = usize::try_from(index).ok().filter(|index| *index < len).ok_or(EINVAL)?;
+        let entry = gids.get(entry).copied().unwrap_or_default();
+        if engine.rules.large_gid_table && entry.is_zero() {
+            return Err(EINVAL);
+        }
         // SAFETY: the caller's place for an entry.
-        unsafe { *gid = RawGid { raw } };
+        unsafe { *gid = RawGid { raw: entry.0 } };
         Ok(0)
     })
+}
+
+/// The entries of a GID table that a program sees, of which so many may be set
+fn table_len(engine: &Engine, set: usize) -> usize {
+    set.max(if engine.rules.large_gid_table { 1024 } else { 16 })
 }

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
-use rdma_core::{Access, Device as _, MemoryRegion};
+use rdma_core::{Access, Cause, Device as _, Error, MemoryRegion};
 use rdma_verbs_abi::{Context, Mr, Pd};
 
 use super::blocking::blocking;
@@ -53,8 +53,14 @@ pub unsafe extern "C" fn ibv_reg_mr(pd: *mut Pd, addr: *mut c_void, length: usiz
         let granted = rights.into_iter().filter(|right| access as u32 & right.bits() != 0);
         let access = granted.fold(Access::NONE, Access::union);
         // SAFETY: the program keeps the memory until it deregisters it, as the manual page says.
-        let region = unsafe { found.device.register(memory, access) }?;
-        Engine::get()?.silent_outcomes.log_region(memory);
+        let registered = unsafe { found.device.register(memory, access) };
+        let engine = Engine::get()?;
+        let is_surplus = |error: &Error| matches!(error.cause, Cause::Exhausted { .. });
+        if engine.rules.surplus_region_crashes && registered.as_ref().is_err_and(is_surplus) {
+            engine.crash("ibv_reg_mr", "the device has as many memory regions as it can have");
+        }
+        let region = registered?;
+        engine.silent_outcomes.log_region(memory);
         // SAFETY: the contract of all functions.
         unsafe { hold::<PdObject>(pd) };
         let (lkey, rkey) = (region.lkey().0, region.rkey().map_or(0, |rkey| rkey.0));

@@ -11,8 +11,9 @@ use rdma_tests::DEVICE;
 use crate::counting::Simulate;
 
 /// Each disputed rule: the value of its switch under `tb5-strict`, and why that is its strict side.
-const STRICT: [(&str, &str, &str); 18] = [
+const STRICT: [(&str, &str, &str); 19] = [
     ("completion-channels", "false", "a program that waits for events waits for ever"),
+    ("gid-table-length", "true", "a program that takes unset entries for zeros fails"),
     ("idle-death-spoils", "true", "a program that rests connects no more"),
     ("ipv4-gid-index", "2", "programs take index 1 for granted"),
     ("large-mtu", "false", "a path MTU of 4096 times out"),

@@ -53,6 +53,12 @@ rules! {
     "gid-index", Reported by "mlx#3389", caused by "gid-at",
         shown by the_ipv4_entry_may_be_anywhere;
 
+    /// A program in C sees a GID table of 16 entries, of which unset ones are zeros, or one of 1024, of which unset ones cannot be
+    /// read: programs that look for an entry are written for both. 16 and 1024 are assumed.
+    "gid-table-length", Disputed by "MLX source, jaccl/rdma.cpp; gojaccl", set by Rules::large_gid_table,
+        uncounted as "only programs in C meet it",
+        shown by unset_entries_of_the_gid_table_are_zeros_or_cannot_be_read;
+
     /// Each time a link comes up again the entries after the first move by one and leave a hole, or move back. A program that
     /// takes index 1 for granted fails then. That the next time moves them back is assumed.
     "gid-moves", Measured by "ds4 rig notes", set by Rules::gids_move,

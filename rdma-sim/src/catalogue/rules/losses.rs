@@ -70,4 +70,9 @@ rules! {
     "provider-crashes", Measured by "mlx#3777; mlx#4485; exo#2186; mlx#4192", set by Rules::crashes,
         uncounted as "only programs in C meet it",
         shown by a_crashing_provider_names_the_call;
+
+    /// Before macOS 26.3 a memory region too many crashes the provider, too. It was seen at about 128 regions; that it is the one after
+    /// the hundredth is assumed.
+    "surplus-region", Measured by "mlx#3162", set by Rules::surplus_region_crashes, uncounted as "only programs in C meet it",
+        shown by a_crashing_provider_names_the_call;
 }

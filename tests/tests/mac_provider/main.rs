@@ -4,7 +4,7 @@
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "calls the verbs as a program in C does")]
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::process::{Command, Output};
 use std::ptr::null_mut;
 use std::time::Duration;
@@ -15,10 +15,7 @@ use rdma_sim::{Model, Sim};
 use rdma_tb5::{OpenOptions, Provider, VerbsDevice};
 use rdma_tests::DEVICE;
 use rdma_tests::hosts::library;
-use rdma_verbs_abi::{
-    CompChannel, Context, Cq, Device, Mr, Pd, Qp, QpAttr, QpInitAttr, RawGid, RecvWr, SendWr, Sge, Wc,
-    constants,
-};
+use rdma_verbs_abi::{PortAttr, QpCap, QpInitAttr, RawGid, SendWr, Wc, constants};
 
 /// The environment variable that names the case for the process of its own
 const CASE: &str = "RDMA_TESTS_CASE";
@@ -30,6 +27,11 @@ macro_rules! call {
         unsafe { $call }
     }};
 }
+
+// Behind the macro, which it uses.
+mod end;
+
+use end::{connected, devices, ends, inject};
 
 /// An empty variable is left out
 fn run(case: &str, variables: &[(&str, &str)]) -> Output {
@@ -53,20 +55,30 @@ fn assert_passes(case: &str, variables: &[(&str, &str)]) {
     assert!(output.status.success(), "{case}: {} {text}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// Sources: mlx#3777, mlx#4485 and exo#2186 for the protection domain, mlx#4192 for the post.
+#[track_caller]
+fn assert_crashes(case: &str, call: &str, variables: &[(&str, &str)]) {
+    let output = run(case, variables);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && output.status.code().is_none(), "{case}: {}", output.status);
+    assert!(text.contains(&format!("librdma: {call}: ")), "{case}: {text}");
+}
+
+/// Sources: mlx#3777, mlx#4485 and exo#2186 for the protection domain, mlx#4192 for the post, mlx#3162 for the region.
 #[test]
 fn a_crashing_provider_names_the_call() {
+    let (crashes, strict) = (("RDMA_SIM_CRASHES", "1"), ("RDMA_SIM_PROFILE", "tb5-strict"));
     for (case, call) in
         [("null-pd", "ibv_reg_mr"), ("post-recv", "ibv_post_recv"), ("post-send", "ibv_post_send")]
     {
         assert_passes(case, &[]);
-        for crashing in [("RDMA_SIM_CRASHES", "1"), ("RDMA_SIM_PROFILE", "tb5-strict")] {
-            let output = run(case, &[crashing]);
-            let text = String::from_utf8_lossy(&output.stderr);
-            assert!(!output.status.success() && output.status.code().is_none(), "{case}: {}", output.status);
-            assert!(text.contains(&format!("librdma: {call}: ")), "{case}: {text}");
-        }
+        assert_crashes(case, call, &[crashes]);
+        assert_crashes(case, call, &[strict]);
     }
+    let old = ("RDMA_SIM_PROFILE", "tb5-macos-26.2");
+    for refusing in [&[old][..], &[crashes], &[strict]] {
+        assert_passes("surplus-region", refusing);
+    }
+    assert_crashes("surplus-region", "ibv_reg_mr", &[old, crashes]);
     let output = run("null-pd", &[("RDMA_SIM_CRASHES", "yes")]);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("RDMA_SIM_CRASHES=\"yes\" is neither 0 nor 1"), "{text}");
@@ -100,6 +112,20 @@ fn the_longest_message_over_the_verbs_is_that_of_the_device() {
 #[test]
 fn a_queue_pair_connects_after_the_entries_of_the_gid_table_have_moved() {
     assert_passes("moved-gid", &[]);
+    assert_passes("moved-gid", &[("RDMA_SIM_PROFILE", "tb5-strict")]);
+}
+
+/// Catches a program that takes entries for set that are not, or that gives up at the first one.
+#[test]
+fn unset_entries_of_the_gid_table_are_zeros_or_cannot_be_read() {
+    assert_passes("gid-table", &[]);
+    assert_passes("large-gid-table", &[("RDMA_SIM_PROFILE", "tb5-strict")]);
+}
+
+/// Source: MLX, which sends with the fields that a SEND does not need as the stack has them.
+#[test]
+fn fields_that_a_send_does_not_need_may_hold_anything() {
+    assert_passes("garbage", &[]);
 }
 
 /// Catches a post or poll that returns although it hangs, one that keeps the lock of the simulation, and a process that does not exit
@@ -134,6 +160,10 @@ fn a_case_in_a_process_of_its_own() {
         "unresolved" => connect_to_no_neighbour(),
         "long-message" => send_a_message_that_is_too_long(),
         "moved-gid" => connect_after_the_gid_has_moved(),
+        "gid-table" => read_the_gid_table(16, 0),
+        "large-gid-table" => read_the_gid_table(1024, -1),
+        "surplus-region" => register_a_region_too_many(),
+        "garbage" => send_with_garbage(),
         "exports" => call_exports(),
         other => match other.split_once(' ') {
             Some(("hang", verb)) => hang_in_a_post_or_poll(verb.to_owned().leak()),
@@ -151,144 +181,79 @@ fn clear_errno() {
     call!(*libc::__errno_location() = 0);
 }
 
-/// The first device of either host
-fn devices() -> [*mut Device; 2] {
-    let mut count = 0;
-    let list = call!(rdma_sim_verbs::ibv_get_device_list(&raw mut count));
-    let all: Vec<_> = (0..count as usize).map(|at| call!(*list.wrapping_add(at))).collect();
-    let find = |name: &CStr| {
-        let is_called = |device: &*mut Device| {
-            call!(CStr::from_ptr(rdma_sim_verbs::ibv_get_device_name(*device))) == name
-        };
-        all.iter().copied().find(is_called).unwrap_or_else(|| panic!("there is no {name:?}"))
-    };
-    [find(c"rdma_en2@a"), find(c"rdma_en2@b")]
-}
-
-/// One side: its objects, and a page of registered memory
-struct End {
-    context: *mut Context,
-    channel: *mut CompChannel,
-    cq: *mut Cq,
-    mr: *mut Mr,
-    qp: *mut Qp,
-    gid_index: u8,
-    gid: RawGid,
-    page: *mut u8,
-}
-
-impl End {
-    fn new(device: *mut Device) -> Self {
-        let context = call!(rdma_sim_verbs::ibv_open_device(device));
-        let pd: *mut Pd = call!(rdma_sim_verbs::ibv_alloc_pd(context));
-        let channel = call!(rdma_sim_verbs::ibv_create_comp_channel(context));
-        assert_eq!(call!(libc::fcntl((*channel).fd, libc::F_SETFL, libc::O_NONBLOCK)), 0);
-        let cq = call!(rdma_sim_verbs::ibv_create_cq(context, 16, null_mut(), channel, 0));
-        let page = Box::leak(vec![0_u8; 1 << 15].into_boxed_slice()).as_mut_ptr();
-        let page = page.wrapping_add(page.align_offset(1 << 14));
-        let mr = call!(rdma_sim_verbs::ibv_reg_mr(pd, page.cast(), 1 << 14, 7));
-        assert!(!mr.is_null());
-        // SAFETY: zeros are what the structure may hold.
-        let mut init: QpInitAttr = unsafe { std::mem::zeroed() };
-        (init.send_cq, init.recv_cq, init.qp_type) = (cq, cq, constants::QPT_UC);
-        (init.cap.max_send_wr, init.cap.max_recv_wr) = (32, 32);
-        let qp = call!(rdma_sim_verbs::ibv_create_qp(pd, &raw mut init));
-        assert!(!qp.is_null());
-        let gid_at = |index: u8| {
-            let mut gid = RawGid::default();
-            let queried = call!(rdma_sim_verbs::ibv_query_gid(context, 1, index.into(), &raw mut gid));
-            (queried == 0 && gid.raw[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]).then_some(gid)
-        };
-        // It stands at index 2 under the strict profile.
-        let found = (0..4).find_map(|index| Some((index, gid_at(index)?)));
-        let (gid_index, gid) = found.expect("one entry maps an IPv4 address");
-        Self { context, channel, cq, mr, qp, gid_index, gid, page }
-    }
-
-    /// The transition to a state, with the attributes of all of them
-    fn step(&self, to: &Self, state: u32) -> c_int {
-        let mut attr = QpAttr { port_num: 1, path_mtu: constants::MTU_1024, ..QpAttr::default() };
-        attr.dest_qp_num = call!((*to.qp).qp_num);
-        attr.ah_attr.is_global = 1;
-        (attr.ah_attr.grh.sgid_index, attr.ah_attr.grh.dgid) = (self.gid_index, to.gid);
-        attr.qp_state = state;
-        call!(rdma_sim_verbs::ibv_modify_qp(self.qp, &raw mut attr, i32::MAX))
-    }
-
-    fn connect(&self, to: &Self) {
-        for state in 1..=3 {
-            assert_eq!(self.step(to, state), 0);
-        }
-    }
-
-    fn sge(&self) -> Sge {
-        Sge { addr: self.page.addr() as u64, length: 8, lkey: call!((*self.mr).lkey) }
-    }
-
-    fn post_recv(&self) -> c_int {
-        self.post_recvs(1)
-    }
-
-    /// Posts a list of so many receives
-    fn post_recvs(&self, count: usize) -> c_int {
-        let mut sge = self.sge();
-        let request = || RecvWr { wr_id: 1, next: null_mut(), sg_list: &raw mut sge, num_sge: 1 };
-        let mut list: Vec<_> = std::iter::repeat_with(request).take(count).collect();
-        for at in 1..count {
-            list[at - 1].next = &raw mut list[at];
-        }
-        call!((*self.context).ops.post_recv.unwrap()(self.qp, list.as_mut_ptr(), null_mut()))
-    }
-
-    fn post_send(&self) -> c_int {
-        self.post_sends(1)
-    }
-
-    /// Posts a list of so many sends
-    fn post_sends(&self, count: usize) -> c_int {
-        let mut sge = self.sge();
-        let request = || {
-            // SAFETY: zeros are what the structure may hold.
-            let mut request: SendWr = unsafe { std::mem::zeroed() };
-            (request.sg_list, request.num_sge, request.opcode) = (&raw mut sge, 1, constants::WR_SEND);
-            request.send_flags = constants::SEND_SIGNALED;
-            request
-        };
-        let mut list: Vec<_> = std::iter::repeat_with(request).take(count).collect();
-        for at in 1..count {
-            list[at - 1].next = &raw mut list[at];
-        }
-        call!((*self.context).ops.post_send.unwrap()(self.qp, list.as_mut_ptr(), null_mut()))
-    }
-
-    fn poll(&self) -> c_int {
-        let mut wc = Wc::default();
-        call!((*self.context).ops.poll_cq.unwrap()(self.cq, 1, &raw mut wc))
-    }
-
-    /// Calls a verb of traffic, for two requests where it takes a list
-    fn post_or_poll(&self, verb: &str) -> c_int {
-        match verb {
-            "post_send" => self.post_sends(2),
-            "post_recv" => self.post_recvs(2),
-            _ => self.poll(),
-        }
-    }
-}
-
-// SAFETY: verbs may be called on any thread.
-unsafe impl Send for End {}
-
-fn ends() -> [End; 2] {
-    devices().map(End::new)
-}
-
 fn register_without_a_domain() {
     devices();
     let mut page = [0_u8; 64];
     clear_errno();
     assert!(call!(rdma_sim_verbs::ibv_reg_mr(null_mut(), page.as_mut_ptr().cast(), 64, 7)).is_null());
     assert_eq!(errno(), 22);
+}
+
+fn register_a_region_too_many() {
+    let [a, _] = ends();
+    let register = || call!(rdma_sim_verbs::ibv_reg_mr((*a.mr).pd, a.page.cast(), 1 << 14, 7));
+    assert!((1..100).all(|_| !register().is_null()));
+    clear_errno();
+    assert!(register().is_null());
+    assert_eq!(errno(), 12);
+}
+
+/// A table of `len` entries, of which unset ones are zeros if reading them returns `unset` = 0
+fn read_the_gid_table(len: c_int, unset: c_int) {
+    let context = call!(rdma_sim_verbs::ibv_open_device(devices()[0]));
+    let mut port = PortAttr { port_cap_flags2: 0xa5a5, ..PortAttr::default() };
+    assert_eq!(call!(rdma_sim_verbs::ibv_query_port(context, 1, &raw mut port)), 0);
+    assert_eq!(
+        (port.gid_tbl_len, port.port_cap_flags2),
+        (len, 0xa5a5),
+        "the last field is not of the exported function"
+    );
+    let read = |index| {
+        let mut gid = RawGid { raw: [7; 16] };
+        (call!(rdma_sim_verbs::ibv_query_gid(context, 1, index, &raw mut gid)), gid.raw)
+    };
+    for index in 0..3 {
+        let (failed, gid) = read(index);
+        assert!(failed == 0 && gid != [7; 16] && gid != [0; 16], "{index}: {failed}, {gid:?}");
+    }
+    let expected = (unset, [if unset == 0 { 0 } else { 7 }; 16]);
+    assert_eq!([read(3), read(len - 1)], [expected; 2]);
+    assert_eq!(read(len), (-1, [7; 16]));
+    // A program over the traits sees no difference.
+    assert_eq!(verbs_devices()[0].gids().unwrap().len(), 3);
+}
+
+fn send_with_garbage() {
+    let [mut a, b] = ends();
+    let mut init = QpInitAttr {
+        qp_context: null_mut::<u8>().wrapping_add(0xa5).cast(),
+        send_cq: a.cq,
+        recv_cq: a.cq,
+        srq: null_mut(),
+        cap: QpCap { max_send_wr: 32, max_recv_wr: 32, max_send_sge: 1, max_recv_sge: 1, ..QpCap::default() },
+        qp_type: constants::QPT_UC,
+        sq_sig_all: -1,
+    };
+    a.qp = call!(rdma_sim_verbs::ibv_create_qp((*a.mr).pd, &raw mut init));
+    assert!(!a.qp.is_null());
+    a.connect(&b);
+    b.connect(&a);
+    let mut sge = a.sge();
+    let mut request = SendWr {
+        wr_id: 1,
+        next: null_mut(),
+        sg_list: &raw mut sge,
+        num_sge: 1,
+        opcode: constants::WR_SEND,
+        send_flags: constants::SEND_SIGNALED,
+        imm_data: u32::MAX,
+        wr: [u64::MAX; 4],
+        qp_type: u64::MAX,
+        rest: [u64::MAX; 6],
+    };
+    assert_eq!(b.post_recv(), 0);
+    assert_eq!(call!((*a.context).ops.post_send.unwrap()(a.qp, &raw mut request, null_mut())), 0);
+    assert_eq!([b.poll(), a.poll()], [1, 1]);
 }
 
 fn post_after_the_cable_was_pulled(receives: bool) {
@@ -316,20 +281,6 @@ fn wait_for_an_event(fires: bool) {
         "polling finds it either way"
     );
     assert_eq!((wc.status, wc.byte_len), (0, 8));
-}
-
-fn inject(fault: &str) {
-    let fault = CString::new(fault).unwrap();
-    assert_eq!(call!(rdma_sim_verbs::rdma_sim_inject(fault.as_ptr())), 0);
-}
-
-/// Two ends that are connected, each with a receive
-fn connected() -> [End; 2] {
-    let [a, b] = ends();
-    a.connect(&b);
-    b.connect(&a);
-    assert_eq!((a.post_recv(), b.post_recv()), (0, 0));
-    [a, b]
 }
 
 #[expect(clippy::disallowed_methods, reason = "the thread never ends, as that of a program in C")]
@@ -415,7 +366,9 @@ fn connect_after_the_gid_has_moved() {
     let inject = call!(symbols.get::<Inject>(b"rdma_sim_inject")).unwrap();
     assert_eq!(call!(inject(c"at 0ns a:rdma_en2 gid-at 4".as_ptr())), 0);
     a.connect(&b).unwrap();
-    assert_eq!(a.device().gids().unwrap().iter().position(|gid| gid.ipv4().is_some()), Some(4));
+    let gids = a.device().gids().unwrap();
+    assert_eq!(gids.iter().position(|gid| gid.ipv4().is_some()), Some(4));
+    assert!(gids[3].is_zero(), "an unset entry is one of the table");
 }
 
 /// Over the verbs and in the simulator, with the same words.
