@@ -29,6 +29,8 @@ static RECVS: Queue = Queue { posted: AtomicU32::new(0), completed: AtomicU32::n
 
 /// The error number that queries of the port return; zero is success
 pub static QUERY_PORT_ERRNO: AtomicI32 = AtomicI32::new(0);
+/// The error number of opening a device, which then returns NULL; zero is success
+pub static OPEN_DEVICE_ERRNO: AtomicI32 = AtomicI32::new(0);
 /// The error number of registrations, which then return NULL; zero is success
 pub static REG_MR_ERRNO: AtomicI32 = AtomicI32::new(0);
 /// Protection domains that exist
@@ -115,6 +117,10 @@ unsafe extern "C" fn get_device_name(_: *mut Device) -> *const c_char {
 }
 
 unsafe extern "C" fn open_device(_: *mut Device) -> *mut Context {
+    let errno = OPEN_DEVICE_ERRNO.load(Ordering::Relaxed);
+    if errno != 0 {
+        return refuse(errno);
+    }
     let mut context = zeroed::<Context>();
     context.ops.post_send = Some(post_send);
     context.ops.post_recv = Some(post_recv);

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rdma_core::{Access, Cause, CompletionQueue, Device, Invalid, QpInit, Verb};
-use rdma_tb5::{OpenOptions, VerbsDevice};
+use rdma_tb5::{OpenError, OpenOptions, VerbsDevice};
 use rdma_tests::stub;
 
 /// The device of the stub, for one test at a time: what the stub refuses is set for the whole process
@@ -35,6 +35,21 @@ fn a_queue_pair_that_cannot_be_set_up_is_not_leaked() {
     assert!(matches!(error.cause, Cause::Exhausted { limit: 10, .. }), "{error}");
     drop(pairs);
     assert_eq!(stub::QUEUE_PAIRS.load(Ordering::Relaxed), 0);
+}
+
+/// Catches NULL that is taken for a context: the next verb would get it. JACCL reports it as `Could not open device`.
+#[test]
+fn a_device_that_the_provider_does_not_open_is_an_error_with_its_cause() {
+    let (_alone, device) = device();
+    for (errno, cause) in [(libc::ENODEV, Cause::DeviceGone), (libc::EBUSY, Cause::Busy)] {
+        stub::OPEN_DEVICE_ERRNO.store(errno, Ordering::Relaxed);
+        let opened = VerbsDevice::open(&stub::provider(), stub::DEVICE, OpenOptions::new());
+        stub::OPEN_DEVICE_ERRNO.store(0, Ordering::Relaxed);
+        let Err(OpenError::Verbs(error)) = opened else { panic!("{opened:?}") };
+        assert_eq!((error.verb, error.cause), (Verb::OpenDevice, cause));
+    }
+    drop(device);
+    assert_eq!(stub::PROTECTION_DOMAINS.load(Ordering::Relaxed), 0, "nothing is left");
 }
 
 /// Mutant: a protection domain that is deallocated although the link was lost, which blocks for ever on Macs.

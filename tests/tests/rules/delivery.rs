@@ -282,6 +282,39 @@ fn completions_of_several_queue_pairs_share_a_queue() {
     });
 }
 
+/// Source: mesh-flow, whose queue pairs have a completion queue for sends and one for receives.
+#[test]
+fn sends_and_receives_complete_to_queues_of_their_own() {
+    use rdma_core::{Access, CompletionQueue, QpAttr, RecvRequest, SendOp, SendRequest, WrId};
+    use rdma_tests::Raw;
+    Sim::new().simulate(async |net| {
+        let init = QpInit::with_frames(7);
+        let [a, b] = ["a", "b"].map(|host| Raw::new(device(&net, host), &init, Access::LOCAL_WRITE, FRAME));
+        let [sends, receives] = [4096; 2].map(|depth| a.device.create_cq(depth).unwrap());
+        let qp = a.device.create_qp_between(&sends, &receives, &init).unwrap();
+        let (attr, mask) = QpAttr::init();
+        qp.modify_attr(&attr, mask).unwrap();
+        qp.connect(&b.qp.address()).unwrap();
+        b.qp.connect(&qp.address()).unwrap();
+        let sgl = [a.sge(0..8)];
+        // SAFETY: the memory of `a` outlives the queue pair, and is not accessed.
+        unsafe { qp.post_recv(&RecvRequest { id: WrId(1), sgl: &sgl }) }.unwrap();
+        b.recv(2, &[b.sge(0..8)]).unwrap();
+        b.post(3, SendOp::Send, &[b.sge(8..16)]).unwrap();
+        let sgl = [a.sge(8..16)];
+        let request = SendRequest { id: WrId(4), op: SendOp::Send, sgl: &sgl, signaled: true };
+        // SAFETY: as above.
+        unsafe { qp.post_send(&request) }.unwrap();
+        rest(&net, Duration::from_secs(1)).await;
+        for (cq, expected) in [(&sends, (Opcode::Send, 4)), (&receives, (Opcode::Recv, 1))] {
+            let mut done = [Completion::default(); 2];
+            assert_eq!(cq.poll(&mut done).unwrap(), 1);
+            assert_eq!((done[0].opcode, done[0].id.0), expected);
+        }
+        assert!(a.poll().is_none(), "the queue of another queue pair is empty");
+    });
+}
+
 /// Catches a damaged message that arrives unchanged, and a first byte that is set instead of inverted.
 #[test]
 fn the_first_byte_of_a_damaged_message_is_inverted() {
