@@ -75,7 +75,7 @@ fn faults(md: &mut String) {
     for info in FAULTS {
         let stands_for = FAILURES.iter().filter(|failure| match failure.modelled {
             Modelled::Fault(names) => names.contains(&info.name),
-            Modelled::Rule(_) | Modelled::No(_) => false,
+            Modelled::No(_) | Modelled::NotVisible(_) | Modelled::Rule(_) | Modelled::Test(_) => false,
         });
         let mut numbers: Vec<_> = stands_for.map(|failure| format!("F{}", failure.number)).collect();
         if numbers.is_empty() {
@@ -86,8 +86,12 @@ fn faults(md: &mut String) {
 }
 
 fn failures(md: &mut String) {
-    md.push_str("\n## Field failures\n\n");
-    table(md, &["Number", "What happened", "Source", "Modelled by"]);
+    md.push_str(
+        "\n## Field failures\n\nEach has the fault or the rule that causes it, or the tests of the part of this project that treats it. \
+         Or it is *not visible* over the verbs, for the reason given. *Not modelled* are those that a program could see and that nothing \
+         here causes.\n\n",
+    );
+    table(md, &["Number", "What happened", "Source", "Here"]);
     for failure in FAILURES {
         let all = |kind: &str, names: &[&str]| {
             let names: Vec<_> = names.iter().map(|name| code(name)).collect();
@@ -96,6 +100,8 @@ fn failures(md: &mut String) {
         let by = match failure.modelled {
             Modelled::Fault(names) => all("fault", names),
             Modelled::Rule(names) => all("rule", names),
+            Modelled::Test(names) => all("test", names),
+            Modelled::NotVisible(reason) => format!("not visible: {reason}"),
             Modelled::No(reason) => format!("not modelled: {reason}"),
         };
         line(md, &[&format!("F{}", failure.number), failure.title, failure.source, &by]);
@@ -150,7 +156,9 @@ mod tests {
             let is_known = match failure.modelled {
                 Modelled::Fault(names) => names.iter().all(|name| is_fault(name)),
                 Modelled::Rule(names) => names.iter().all(|name| rules().any(|rule| rule.name == *name)),
-                Modelled::No(reason) => !reason.is_empty(),
+                // A test of all crates finds the tests.
+                Modelled::Test(names) => !names.is_empty(),
+                Modelled::No(reason) | Modelled::NotVisible(reason) => !reason.is_empty(),
             };
             assert!(is_known, "{failure:?}");
         }

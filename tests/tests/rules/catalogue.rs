@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use rdma_sim::catalogue::{model_md, rules};
+use rdma_sim::catalogue::{FAILURES, Modelled, model_md, rules};
 use rdma_sim::fault::FAULTS;
 use rdma_tests::files::{assert_golden, root, rust_files};
 
@@ -15,6 +15,12 @@ pub(crate) fn tests_in(text: &str) -> impl Iterator<Item = String> {
     text.split("#[test]")
         .skip(1)
         .filter_map(|rest| Some(rest.split_once("fn ")?.1.split_once('(')?.0.to_owned()))
+}
+
+/// The names of the tests of all crates
+pub(crate) fn all_tests() -> BTreeSet<String> {
+    let texts = rust_files(&root()).into_iter().map(|file| fs::read_to_string(file).unwrap());
+    texts.flat_map(|text| tests_in(&text).collect::<Vec<_>>()).collect()
 }
 
 #[test]
@@ -29,6 +35,18 @@ fn every_rule_and_every_fault_has_a_test_that_exists() {
     let named = rules().map(|rule| (rule.name, rule.test));
     for (name, test) in named.chain(FAULTS.iter().map(|info| (info.name, info.test))) {
         assert!(names.contains(test), "{name} names the test {test}, which does not exist");
+    }
+}
+
+/// Catches a failure of the field that names a test which no crate has.
+#[test]
+fn tests_that_stand_for_field_failures_exist() {
+    let names = all_tests();
+    for failure in FAILURES {
+        if let Modelled::Test(tests) = failure.modelled {
+            let gone: Vec<_> = tests.iter().filter(|test| !names.contains(**test)).collect();
+            assert!(gone.is_empty(), "F{}: {gone:?}", failure.number);
+        }
     }
 }
 
