@@ -61,7 +61,7 @@ fn number(value: f64) -> String {
 const HEAD: &str = "\
 # Published figures
 
-Figures that others measured between Macs, beside those of the simulator. This file is generated;
+Figures that others measured between Macs, some with Linux at an end, beside those of the simulator. This file is generated;
 `UPDATE_GOLDEN=1 cargo test -p rdma-tests --test published` regenerates it, and the test fails if a figure changes.
 
 **No figure of this page was measured by this project, and none of the model is one of a Mac.**
@@ -98,5 +98,8 @@ const TAIL: &str = "
 * 23 minutes until an idle queue pair is dead: the rule `idle-death`.
 * 64 memory regions of MLX for each peer: a program in the tests of the limits, not a figure of the device.
 * 1786 s between two runs of a launch daemon that changes addresses (exo): a program beside the device.
+* Tokens in a second: [DECODE.md](../rdma-collectives/DECODE.md) has four models with exo, and says what it assumes. Other runs (mlx#3094,
+  exo#1468 beyond the beginning of its context, exo#1594, exo#1723, exo#1826, exo#2295, ds4#715, and those of llama.cpp) depend on GPUs, quantization
+  or networks that their sources leave out.
 * 6 to 32 GiB registered at start-up (mesh-flow): how long that takes is not published; 500 ns for each page of 16 KiB are assumed.
 ";

@@ -3,6 +3,7 @@
 //! Virtual time is exact: the assertions are about the model, not this machine.
 
 mod document;
+mod no_figure;
 mod programs;
 mod rows;
 
