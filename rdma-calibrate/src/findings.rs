@@ -6,7 +6,7 @@ use rdma_sim::profile::{Decided, Profile};
 
 use crate::conformance::verdict::Behaviour;
 use crate::plan::{How, PLAN, RISK};
-use crate::rule_plan::{CHECKED_RULES, OPTIONAL_RULES, UNCHECKED_RULES};
+use crate::rule_plan::{OPTIONAL_RULES, UNCHECKED_RULES, checked_rules};
 
 /// What a calibration has found
 #[derive(Clone, Debug)]
@@ -157,7 +157,7 @@ impl Findings {
     pub(crate) fn finish(&mut self) {
         let unchecked = UNCHECKED_RULES.iter().map(|(rule, why)| (*rule, (*why).to_owned()));
         self.untested_rules.extend(unchecked);
-        for rule in CHECKED_RULES.iter().copied() {
+        for rule in checked_rules() {
             let is_found = self.rules.iter().any(|found| found.rule == rule);
             if !is_found && !self.untested_rules.iter().any(|(untested, _)| *untested == rule) {
                 let why = match OPTIONAL_RULES.contains(&rule) {

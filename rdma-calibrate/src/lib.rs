@@ -34,7 +34,7 @@ pub use self::message::PeerFailure;
 pub use self::message::VERSION;
 pub use self::options::Options;
 pub use self::plan::{How, PLAN, Plan};
-pub use self::rule_plan::{CHECKED_RULES, UNCHECKED_RULES};
+pub use self::rule_plan::{UNCHECKED_RULES, checked_rules};
 pub use self::serve::{serve, serve_watched};
 
 use self::conformance::expectations::Mode;
@@ -101,8 +101,7 @@ pub async fn conform(
 ) -> Result<Vec<Behaviour>, CalibrateError> {
     let mut lab = Lab::connect(machine, &mut stream, calls).await?;
     machine.begins("behaviours", 1, 1);
-    let mode = Mode { failing_transitions: options.risk_reboot, error_state: options.risk_reboot };
-    match conformance::run(&mut lab, mode).await {
+    match conformance::run(&mut lab, Mode::alone(options)).await {
         Ok(behaviours) => {
             lab.finish().await;
             Ok(behaviours)

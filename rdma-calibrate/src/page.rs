@@ -41,12 +41,16 @@ impl Findings {
             let _ = writeln!(open, "| rule {name} | not tested | {why} |");
         }
         let mut passed = 0;
-        for Behaviour { name, verdict } in &self.behaviours {
+        for Behaviour { name, rule, verdict } in &self.behaviours {
+            let is_untested = |rule| self.untested_rules.iter().any(|(untested, _)| *untested == rule);
             let _ = match verdict {
                 Verdict::Passed => {
                     passed += 1;
                     Ok(())
                 }
+                // The row of its rule has it.
+                Verdict::Failed(_) if rule.is_some() => Ok(()),
+                Verdict::Skipped(_) if rule.is_some_and(is_untested) => Ok(()),
                 Verdict::Failed(instead) => {
                     writeln!(contradicted, "| behaviour `{name}` | {instead} | | | |")
                 }
@@ -146,7 +150,7 @@ impl Findings {
     }
 
     /// The fields that were found to differ from the simulator, by more than a measurement does, the rules without a field that the
-    /// device does not follow, and the behaviours that it does not have
+    /// device does not follow, and the behaviours that it does not have and that show no such rule
     pub fn contradictions(&self) -> Vec<&'static str> {
         let base = Profile::named(self.profile.base()).expect("the base is a profile of the simulator");
         let is_other = |name: &str, value: &str| differ(name, value, &base.value(name).unwrap_or_default());
@@ -154,7 +158,9 @@ impl Findings {
         let measured = differing.filter(|(name, _)| self.profile.decided(name) == Some(Decided::Measured));
         let fields = measured.filter(|(name, value)| is_other(name, value)).map(|(name, _)| name);
         let rules = self.rules.iter().filter(|found| found.instead.is_some()).map(|found| found.rule);
-        let failed = self.behaviours.iter().filter(|found| matches!(found.verdict, Verdict::Failed(_)));
+        let is_failed =
+            |found: &&Behaviour| found.rule.is_none() && matches!(found.verdict, Verdict::Failed(_));
+        let failed = self.behaviours.iter().filter(is_failed);
         fields.chain(rules).chain(failed.map(|found| found.name)).collect()
     }
 }

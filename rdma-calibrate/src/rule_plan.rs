@@ -1,33 +1,18 @@
 //! Which rules of the simulator's catalogue a calibration checks beside the fields of the model, and why not the others
 
-/// Rules that an experiment checks, by their names in the catalogue
-pub const CHECKED_RULES: &[&str] = &[
-    "device-per-port",
-    "full-duplex",
-    "gid-table",
-    "keys",
-    "no-loss",
-    "operations",
-    "order",
-    "own-pace",
-    "pairing",
-    "peer-readiness",
-    "post-failure",
-    "qp-numbers",
-    "queue-depth",
-    "receive-access",
-    "registration-length",
-    "reset",
-    "rtr-neighbour",
-    "send-at-rts",
-    "shared-cq",
-    "steps",
-    "transports",
-    "unregistered",
-    "unsignaled",
-];
+use std::collections::BTreeSet;
 
-/// Those of [`CHECKED_RULES`] whose experiment has to be asked for
+use crate::conformance::RULES;
+
+/// Rules that stages other than the behaviours decide
+const BY_STAGES: [&str; 2] = ["full-duplex", "rtr-neighbour"];
+
+/// The rules that a calibration checks, by their names in the catalogue: those that behaviours show, and those of other experiments
+pub fn checked_rules() -> BTreeSet<&'static str> {
+    RULES.iter().map(|(rule, _)| *rule).chain(BY_STAGES).collect()
+}
+
+/// Those of [`checked_rules`] whose experiment has to be asked for
 pub(crate) const OPTIONAL_RULES: &[&str] = &["rtr-neighbour"];
 
 const LIBRARY: &str = "the library decides it";
@@ -87,8 +72,6 @@ pub const UNCHECKED_RULES: &[(&str, &str)] = &[
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use rdma_sim::catalogue::{self, Switch};
 
     use super::*;
@@ -98,7 +81,7 @@ mod tests {
     #[test]
     fn every_rule_of_the_catalogue_is_checked_or_left_for_a_reason() {
         let known: Vec<_> =
-            CHECKED_RULES.iter().copied().chain(UNCHECKED_RULES.iter().map(|(rule, _)| *rule)).collect();
+            checked_rules().into_iter().chain(UNCHECKED_RULES.iter().map(|(rule, _)| *rule)).collect();
         let listed: BTreeSet<_> = known.iter().copied().collect();
         assert_eq!(listed.len(), known.len(), "each rule is listed once");
         let all: BTreeSet<_> = catalogue::rules().map(|rule| rule.name).collect();

@@ -279,11 +279,11 @@ impl Answers<'_> {
         let is_transition =
             matches!(act, Act::Connect { .. } | Act::Modify { to: Transition::ReadyToReceive { .. } });
         if let Act::Modify { to: Transition::Error } = act {
-            return Err(Refusal::Otherwise("this side sets no queue pair to the error state".to_owned()));
+            return Err(Refusal::Unexpected("this side sets no queue pair to the error state".to_owned()));
         }
         if is_transition && self.failed_transitions >= MAX_FAILED_TRANSITIONS {
             let why = CalibrateError::FailedTransitions(self.failed_transitions);
-            return Err(Refusal::Otherwise(why.to_string()));
+            return Err(Refusal::Unexpected(why.to_string()));
         }
         let acted = self.queues.act(&self.device, &**self.calls.runtime(), qp, act).await;
         if is_transition && acted.is_err() {

@@ -231,12 +231,6 @@ impl Station {
         self.post(SendOp::Send, &sgl, false)
     }
 
-    /// Posts a send with a key that no region has
-    pub(crate) fn send_unregistered(&mut self, len: usize) -> Result<WrId, Error> {
-        let sge = self.memory[0].sge(Verb::PostSend, &(0..len))?;
-        self.post_send(SendOp::Send, &[Sge { lkey: Lkey(sge.lkey.0 ^ 0x5555_0000), ..sge }])
-    }
-
     /// Posts a send with two elements
     pub(crate) fn send_two(&mut self, len: usize) -> Result<WrId, Error> {
         let sgl = [
@@ -244,25 +238,6 @@ impl Station {
             self.memory[0].sge(Verb::PostSend, &(len..2 * len))?,
         ];
         self.post_send(SendOp::Send, &sgl)
-    }
-
-    /// Posts a READ that names no memory of the peer
-    pub(crate) fn read(&mut self, len: usize) -> Result<WrId, Error> {
-        let sgl = [self.memory[0].sge(Verb::PostSend, &(0..len))?];
-        self.post_send(SendOp::Read { remote_addr: 0, rkey: Rkey(0) }, &sgl)
-    }
-
-    /// Registers memory in addition, without the right to write
-    pub(crate) fn register_read_only(&mut self, len: usize) -> Result<(), Error> {
-        self.memory.push(Memory::register(&self.device, 0, len, Access::NONE)?);
-        Ok(())
-    }
-
-    /// Posts a receive into the memory that was registered last
-    pub(crate) fn recv_read_only(&mut self, len: usize) -> Result<(), Error> {
-        let memory = self.memory.last().expect("each has memory");
-        let sgl = [memory.sge(Verb::PostRecv, &(0..len))?];
-        self.post_recv(&sgl)
     }
 
     /// Posts a WRITE that names no memory of the peer
@@ -279,7 +254,7 @@ impl Station {
         self.next += 1;
         let id = WrId(self.next);
         let request = SendRequest { id, op, sgl, signaled };
-        // SAFETY: as for receives; sends may share memory, which nothing writes. A key that no region has names no memory.
+        // SAFETY: as for receives; sends may share memory, which nothing writes.
         unsafe { self.qp.post_send(&request) }?;
         Ok(id)
     }

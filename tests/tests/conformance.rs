@@ -36,7 +36,6 @@ async fn conformed<S: AsyncRead + AsyncWrite + Send + Unpin>(
 fn assert_conforms(found: &[Behaviour], skipped: &[&str]) {
     let names: Vec<_> = found.iter().map(|behaviour| behaviour.name).collect();
     assert_eq!(names, BEHAVIOURS);
-    assert!(names.len() >= 60, "{names:?}");
     let failed: Vec<_> =
         found.iter().filter(|behaviour| matches!(behaviour.verdict, Verdict::Failed(_))).collect();
     assert!(failed.is_empty(), "{failed:#?}");
@@ -46,12 +45,19 @@ fn assert_conforms(found: &[Behaviour], skipped: &[&str]) {
 
 /// What the verbs of Linux do not have
 const NOT_OF_LINUX: &[&str] = &[
+    "a_device_is_named_after_its_interface",
+    "the_first_of_three_gids_is_an_eui_64",
+    "queue_pair_numbers_are_hops",
     "queue_pairs_are_limited",
     "completion_queues_are_limited",
     "regions_are_limited",
     "protection_domains_are_limited",
     "datagram_queue_pairs_are_refused",
+    "a_refused_post_takes_no_space",
     "an_unknown_peer_is_not_found",
+    "a_message_waits_until_its_peer_is_connected",
+    "messages_pass_only_between_queue_pairs_that_name_each_other",
+    "a_waiting_send_does_not_delay_other_queue_pairs",
     "a_send_queue_fills_up",
 ];
 
@@ -81,11 +87,11 @@ fn simulated(model: Model) -> Vec<Behaviour> {
 #[test]
 fn the_simulator_conforms() {
     assert_conforms(&simulated(Model::tb5()), &[]);
-    // Nor does an adapter count frames.
+    // Nor does an adapter count frames, and it has READs.
     let found = simulated(Model::roce());
     let skipped = found.iter().filter(|behaviour| matches!(behaviour.verdict, Verdict::Skipped(_))).count();
     let passed = found.iter().filter(|behaviour| behaviour.verdict == Verdict::Passed).count();
-    assert_eq!((skipped, passed), (NOT_OF_LINUX.len() + 3, BEHAVIOURS.len() - skipped), "{found:#?}");
+    assert_eq!((skipped, passed), (NOT_OF_LINUX.len() + 4, BEHAVIOURS.len() - skipped), "{found:#?}");
 }
 
 /// Twenty-four random grants, which give more, less or exactly what was asked for, and report that, or something else.
@@ -146,8 +152,11 @@ impl Machine for OverTcp {
 async fn the_tcp_device_conforms() {
     let device = OverTcp(Arc::new(TokioRuntime::current()));
     let (asks, answers) = tokio::io::duplex(1 << 16);
-    let has_no_datagrams = |name: &&&str| **name != "datagram_queue_pairs_are_refused";
-    let skipped: Vec<_> = NOT_OF_LINUX.iter().filter(has_no_datagrams).copied().collect();
+    let has_no_datagrams = |name: &&str| *name != "datagram_queue_pairs_are_refused";
+    let mut skipped: Vec<_> = NOT_OF_LINUX.iter().copied().filter(has_no_datagrams).collect();
+    // The post of such a receive is refused already.
+    let next = skipped.iter().position(|name| *name == "an_unknown_peer_is_not_found").unwrap();
+    skipped.insert(next, "a_receive_without_the_right_to_write_fails");
     assert_conforms(&conformed([&device, &device], [asks, answers]).await, &skipped);
 }
 

@@ -24,26 +24,43 @@ const CHUNK: usize = 64 << 10;
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Act {
     /// Makes it, with queues of so many frames and so many bytes of registered memory
-    Make { frames: u32, len: usize },
-    /// Changes its state
-    Modify { to: Transition },
-    /// Connects it
-    Connect { peer: QpAddress },
+    Make {
+        frames: u32,
+        len: usize,
+    },
+    Modify {
+        to: Transition,
+    },
+    Connect {
+        peer: QpAddress,
+    },
     /// Posts a receive into a part of its memory
-    Recv { id: u64, part: Part },
+    Recv {
+        id: u64,
+        part: Part,
+    },
     /// Posts a send of a part of its memory
-    Send { id: u64, part: Part },
+    Send {
+        id: u64,
+        part: Part,
+    },
     /// Writes a pattern into a part of its memory
-    Fill { part: Part, pattern: u8 },
+    Fill {
+        part: Part,
+        pattern: u8,
+    },
     /// Says where a part of its memory deviates from a pattern
-    Compare { part: Part, pattern: u8 },
+    Compare {
+        part: Part,
+        pattern: u8,
+    },
     /// Waits for a completion
-    Next { milliseconds: u64 },
-    /// Says its state
+    Next {
+        milliseconds: u64,
+    },
     State,
     /// Looks for bytes that the device wrote where nothing was posted, and destroys it
     Close,
-    /// Closes all queue pairs
     CloseAll,
     /// Says the state of the port
     Port,
@@ -81,7 +98,7 @@ pub(crate) enum Refusal {
     /// The verb failed
     Verb(Error),
     /// The device did what no device may, or the request is none of this program
-    Otherwise(String),
+    Unexpected(String),
 }
 
 impl From<Error> for Refusal {
@@ -91,15 +108,15 @@ impl From<Error> for Refusal {
 }
 
 fn missing(number: u32) -> Refusal {
-    Refusal::Otherwise(format!("there is no queue pair {number}"))
+    Refusal::Unexpected(format!("there is no queue pair {number}"))
 }
 
-fn otherwise<T>(why: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal::Otherwise(why.into()))
+fn unexpected<T>(why: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::Unexpected(why.into()))
 }
 
 /// The byte of a pattern at an offset
-fn byte(pattern: u8, at: usize) -> u8 {
+pub(super) fn byte(pattern: u8, at: usize) -> u8 {
     (usize::from(pattern) * 17 + at * 3 + at / 255) as u8
 }
 
@@ -161,7 +178,7 @@ impl Queues {
     fn make(&mut self, device: &AnyDevice, number: u32, frames: u32, len: usize) -> Result<Acted, Refusal> {
         let used: usize = self.0.values().map(|queue| queue.expected.len()).sum();
         if self.0.contains_key(&number) || len > MAX_MEMORY.saturating_sub(used) {
-            return otherwise(format!("queue pair {number} exists, or {len} bytes are too many"));
+            return unexpected(format!("queue pair {number} exists, or {len} bytes are too many"));
         }
         let frames = frames.min(device.caps().max_queue_frames);
         let qp = BareQp::new(device.clone(), &QpInit::with_frames(frames), len)?;
@@ -181,11 +198,11 @@ impl Queue {
     fn free(&self, part: Part, may_share: fn(Opcode) -> bool) -> Result<Range<usize>, Refusal> {
         let Part { start, end } = part;
         if start > end || end > self.expected.len() {
-            return otherwise(format!("{start}..{end} is not in the memory"));
+            return unexpected(format!("{start}..{end} is not in the memory"));
         }
         let mut posted = self.qp.posted().filter(|(_, range)| range.start < end && start < range.end);
         if posted.any(|(opcode, _)| !may_share(opcode)) {
-            return otherwise(format!(
+            return unexpected(format!(
                 "{start}..{end} is posted: a request has not completed under its name"
             ));
         }
@@ -239,7 +256,7 @@ impl Queue {
                 let (found, expected) = (self.qp.read(part.clone()), &self.expected[part.clone()]);
                 if let Some(at) = found.iter().zip(expected).position(|(found, expected)| found != expected) {
                     let at = part.start + at;
-                    return otherwise(format!(
+                    return unexpected(format!(
                         "the device wrote at {at} of its memory, where nothing was posted"
                     ));
                 }

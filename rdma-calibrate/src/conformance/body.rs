@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rdma_bare::BareQp;
 use rdma_core::{
@@ -11,7 +12,8 @@ use rdma_core::{
 
 use super::acts::{Act, Acted, Queues, Refusal};
 use super::expectations::{Expectations, Mode};
-use super::verdict::Stop;
+use super::raw::Raw;
+use super::verdict::{Stop, skip};
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::message::{Reply, Request};
@@ -29,6 +31,10 @@ pub(super) struct Qp {
     number: u32,
     pub(super) address: QpAddress,
     pub(super) capacity: QpCapacity,
+}
+
+fn silent() -> Stop {
+    Stop::Unexpected(format!("nothing completed within {PATIENCE} ms"))
 }
 
 pub(super) struct Body<'a, 'b> {
@@ -55,7 +61,7 @@ impl<'a, 'b> Body<'a, 'b> {
         };
         acted.map_err(|refusal| match refusal {
             Refusal::Verb(error) => Stop::Verb(error),
-            Refusal::Otherwise(why) => Stop::Otherwise(why),
+            Refusal::Unexpected(why) => Stop::Unexpected(why),
         })
     }
 
@@ -73,11 +79,15 @@ impl<'a, 'b> Body<'a, 'b> {
         self.queues.get(qp.number).expect("it was made at this side")
     }
 
+    /// The longest message of the device
+    pub(super) fn longest(&self) -> usize {
+        let caps = self.lab.device.caps();
+        (caps.max_message as usize).min((caps.max_queue_frames as usize).saturating_mul(FRAME))
+    }
+
     /// Stops unless the device has messages of `len` bytes
     pub(super) fn needs(&self, len: usize) -> Result<(), Stop> {
-        let caps = self.lab.device.caps();
-        let longest = (caps.max_message as usize).min(caps.max_queue_frames as usize * FRAME);
-        if len <= longest { Ok(()) } else { Err(Stop::Skipped("the messages of the device are shorter")) }
+        if len <= self.longest() { Ok(()) } else { skip("the messages of the device are shorter") }
     }
 
     /// A queue pair that is not connected
@@ -154,14 +164,19 @@ impl<'a, 'b> Body<'a, 'b> {
         let compare = Act::Compare { part: range.clone().into(), pattern };
         match self.act(qp.end, qp.number, compare).await? {
             Acted::Compared { deviates_at: None } => Ok(()),
-            Acted::Compared { deviates_at: Some(at) } => {
-                Err(Stop::Otherwise(format!("byte {at} of {} is not the one that it should be", range.len())))
-            }
+            Acted::Compared { deviates_at: Some(at) } => Err(Stop::Unexpected(format!(
+                "byte {at} of {} is not the one that it should be",
+                range.len()
+            ))),
             _ => Err(CalibrateError::NotCalibrate.into()),
         }
     }
 
-    async fn next_within(&mut self, qp: Qp, milliseconds: u64) -> Result<Option<Completion>, Stop> {
+    pub(super) async fn next_within(
+        &mut self,
+        qp: Qp,
+        milliseconds: u64,
+    ) -> Result<Option<Completion>, Stop> {
         match self.act(qp.end, qp.number, Act::Next { milliseconds }).await? {
             Acted::Next { completion } => Ok(completion),
             _ => Err(CalibrateError::NotCalibrate.into()),
@@ -170,7 +185,6 @@ impl<'a, 'b> Body<'a, 'b> {
 
     /// The next completion, which must come
     pub(super) async fn next(&mut self, qp: Qp) -> Result<Completion, Stop> {
-        let silent = || Stop::Otherwise(format!("nothing completed within {PATIENCE} ms"));
         self.next_within(qp, PATIENCE).await?.ok_or_else(silent)
     }
 
@@ -185,11 +199,25 @@ impl<'a, 'b> Body<'a, 'b> {
         }
     }
 
+    /// The next completion of a queue pair without bookkeeping, which must come: its name and its status
+    pub(super) async fn polled(&mut self, raw: &Raw) -> Result<(u64, Status), Stop> {
+        let mut out = [Completion::default()];
+        for _ in 0..PATIENCE {
+            if raw.poll(&mut out)? > 0 {
+                return Ok((out[0].id.0, out[0].status));
+            }
+            self.lab.rest(Duration::from_millis(1)).await;
+        }
+        Err(silent())
+    }
+
     /// Nothing completes for a while
     pub(super) async fn silent(&mut self, qp: Qp) -> Result<(), Stop> {
         match self.next_within(qp, SILENCE).await? {
             None => Ok(()),
-            Some(completion) => Err(Stop::Otherwise(format!("{completion:?} where nothing should complete"))),
+            Some(completion) => {
+                Err(Stop::Unexpected(format!("{completion:?} where nothing should complete")))
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use rdma_core::{Cause, CompletionQueue as _, Device as _, FRAME, QpCapacity, QpI
 
 use super::body::{Body, Qp};
 use super::lifecycle::invalid;
-use super::verdict::{Outcome, Stop, refused};
+use super::verdict::{Outcome, Stop, refused, skip};
 
 /// What the body asks for where it fills a queue
 const ASKED: u32 = 7;
@@ -18,13 +18,13 @@ const SLOT: usize = 64;
 
 /// The frames that the device may accept for one queue, and one more
 fn most(body: &Body<'_, '_>) -> usize {
-    body.caps().max_queue_frames as usize + 1
+    (body.caps().max_queue_frames as usize).saturating_add(1)
 }
 
 /// Two connected queue pairs for which [`ASKED`] was asked, with memory for as many requests as fit any queue
 async fn filled_pair(body: &mut Body<'_, '_>) -> Result<[Qp; 2], Stop> {
     if !body.expectations.full_queues_refuse {
-        return Err(Stop::Skipped("a full queue accepts more, and damages data"));
+        return skip("a full queue accepts more, and damages data");
     }
     body.pair_of(ASKED, most(body) * SLOT).await
 }
@@ -39,16 +39,17 @@ async fn fill_receives(body: &mut Body<'_, '_>, qp: Qp) -> Result<usize, Stop> {
             Err(stop) => return Err(stop),
         }
     }
-    Err(Stop::Otherwise(format!("a queue took {most} frames, more than the limit of the device")))
+    Err(Stop::Unexpected(format!("a queue took {most} frames, more than the limit of the device")))
 }
 
 /// How many frames of receives a queue accepts, and queue pairs with memory for two more
 async fn accepted(body: &mut Body<'_, '_>) -> Result<(usize, [Qp; 2]), Stop> {
     if !body.expectations.queues_count_frames {
-        return Err(Stop::Skipped("the device counts requests, however long"));
+        return skip("the device counts requests, however long");
     }
     let [a, b] = filled_pair(body).await?;
     let accepted = fill_receives(body, a).await?;
+    ensure!(accepted > 0, "the queue takes no receive");
     body.close(a).await?;
     body.close(b).await?;
     Ok((accepted, body.pair_of(ASKED, (accepted + 2) * FRAME).await?))
@@ -58,7 +59,7 @@ async fn accepted(body: &mut Body<'_, '_>) -> Result<(usize, [Qp; 2]), Stop> {
 fn fits(posted: Outcome, number: usize, [asked, reported]: [u32; 2]) -> Outcome {
     posted.map_err(|stop| match stop {
         Stop::Verb(error) => {
-            Stop::Otherwise(format!("frame {number}, asked for {asked}, reported {reported}: {error}"))
+            Stop::Unexpected(format!("frame {number}, asked for {asked}, reported {reported}: {error}"))
         }
         stop => stop,
     })
@@ -85,7 +86,9 @@ pub(super) async fn what_was_asked_for_or_reported_fits(body: &mut Body<'_, '_>)
 }
 
 pub(super) async fn queues_deeper_than_the_device_are_refused(body: &mut Body<'_, '_>) -> Outcome {
-    let deeper = QpInit::with_frames(body.caps().max_queue_frames + 1);
+    let max = body.caps().max_queue_frames;
+    let Some(deeper) = max.checked_add(1) else { return skip("the device states no limit") };
+    let deeper = QpInit::with_frames(deeper);
     let cq = body.device().create_cq(16)?;
     invalid(refused(cq.create_qp(&deeper), "a queue deeper than the limit")?)
 }
@@ -94,7 +97,7 @@ pub(super) async fn long_and_short_receives_share_the_queue(body: &mut Body<'_, 
     let (accepted, [a, _]) = accepted(body).await?;
     let longest = body.caps().max_message as usize / FRAME;
     if longest < 2 {
-        return Err(Stop::Skipped("every message is one frame"));
+        return skip("every message is one frame");
     }
     // As few as make the queue one frame short of full.
     let mut number = 0;
@@ -116,15 +119,25 @@ fn too_long(error: &rdma_core::Error) -> Outcome {
     Ok(())
 }
 
+/// A length that the device has and a queue does not, and queue pairs with so much memory
+async fn longer(body: &mut Body<'_, '_>) -> Result<(usize, [Qp; 2]), Stop> {
+    let (accepted, pair) = accepted(body).await?;
+    let longer = accepted * FRAME + 1;
+    if longer > body.caps().max_message as usize {
+        return skip("a queue holds the longest message");
+    }
+    Ok((longer, pair))
+}
+
 pub(super) async fn a_receive_longer_than_the_queue_is_refused(body: &mut Body<'_, '_>) -> Outcome {
-    let (accepted, [a, _]) = accepted(body).await?;
-    let posted = body.recv(a, 1, 0..accepted * FRAME + 1).await;
+    let (longer, [a, _]) = longer(body).await?;
+    let posted = body.recv(a, 1, 0..longer).await;
     too_long(&refused(posted, "a receive longer than the queue")?)
 }
 
 pub(super) async fn a_send_longer_than_the_queue_is_refused(body: &mut Body<'_, '_>) -> Outcome {
-    let (accepted, [a, _]) = accepted(body).await?;
-    let posted = body.send(a, 1, 0..accepted * FRAME + 1).await;
+    let (longer, [a, _]) = longer(body).await?;
+    let posted = body.send(a, 1, 0..longer).await;
     too_long(&refused(posted, "a send longer than the queue")?)
 }
 
@@ -138,7 +151,7 @@ pub(super) async fn a_full_queue_takes_more_after_a_completion(body: &mut Body<'
 
 pub(super) async fn a_send_queue_fills_up(body: &mut Body<'_, '_>) -> Outcome {
     if !body.expectations.send_waits {
-        return Err(Stop::Skipped("sends leave whether or not there is a receive"));
+        return skip("sends leave whether or not there is a receive");
     }
     let [a, b] = filled_pair(body).await?;
     let most = most(body);

@@ -3,6 +3,8 @@
 use rdma_sim::Model;
 use rdma_sim::rules::{EarlyReceives, FrameMatch, QueueUnit, RingOverflow};
 
+use crate::options::Options;
+
 /// Where kinds of devices differ, and why
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
@@ -23,6 +25,11 @@ pub struct Expectations {
     pub limits_are_small: bool,
     /// There are no reliable queue pairs (Apple's device)
     pub is_unreliable_only: bool,
+    /// A post of memory that is not registered is refused (Apple's device); else it may be accepted and complete with an error
+    pub posts_check_memory: bool,
+    /// The name, the GID table and the numbers of queue pairs are those of a Thunderbolt port, and messages pass only between queue
+    /// pairs that name each other (Apple's device)
+    pub is_thunderbolt: bool,
 }
 
 impl Expectations {
@@ -36,6 +43,8 @@ impl Expectations {
         send_waits: true,
         limits_are_small: true,
         is_unreliable_only: true,
+        posts_check_memory: true,
+        is_thunderbolt: true,
     };
 
     /// A network adapter
@@ -48,6 +57,8 @@ impl Expectations {
         send_waits: false,
         limits_are_small: false,
         is_unreliable_only: false,
+        posts_check_memory: false,
+        is_thunderbolt: false,
     };
 
     /// The verbs of Linux through `rdma-tb5`, which counts frames itself
@@ -63,16 +74,47 @@ impl Expectations {
             queues_count_frames: model.rules.queue_unit == QueueUnit::Frames,
             full_queues_refuse: model.rules.ring_overflow == RingOverflow::Refused,
             receives_at_init: model.rules.early_receives == EarlyReceives::FromInit,
+            send_waits: model.caps.send_waits_for_receive,
             ..Self::TB5
         }
     }
 }
 
-/// Which behaviours run that leave something behind
+/// Why behaviours that leave something behind are left out, if they are
 #[derive(Clone, Copy)]
 pub(crate) struct Mode {
     /// Those of which a transition to RTR fails
-    pub(crate) failing_transitions: bool,
+    pub(crate) failing_transitions: Result<(), &'static str>,
     /// That of the error state
-    pub(crate) error_state: bool,
+    pub(crate) error_state: Result<(), &'static str>,
+}
+
+impl Mode {
+    /// The body as a stage of a calibration
+    pub(crate) const STAGE: Self = Self {
+        failing_transitions: Err(
+            "two transitions to RTR fail by it; the experiments on failures know of the first",
+        ),
+        error_state: Err("the stage of the error state has it"),
+    };
+
+    /// The body alone
+    pub(crate) fn alone(options: &Options) -> Self {
+        let risks = if options.risk_reboot { Ok(()) } else { Err("not asked for: --risk-reboot") };
+        Self { failing_transitions: risks, error_state: risks }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: whether sends wait was that of Apple's device, whatever had been found.
+    #[test]
+    fn expectations_follow_the_rules_of_the_model() {
+        let mut model = Model::tb5();
+        assert_eq!(Expectations::of(&model), Expectations::TB5);
+        model.caps.send_waits_for_receive = false;
+        assert_eq!(Expectations::of(&model), Expectations { send_waits: false, ..Expectations::TB5 });
+    }
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use rdma_core::{
-    AnyQueuePair, Cause, CompletionQueue, Device, Error, PortState, QpInit, QpState, QpType, QueuePair,
-    Resource, Transition,
+    AnyQueuePair, Cause, CompletionQueue, Device, Error, PortState, QpInit, QpState, QpType, Qpn, QueuePair,
+    Resource, Status, Transition,
 };
 
 use super::body::Body;
-use super::verdict::{Outcome, Stop, refused};
+use super::raw::Raw;
+use super::verdict::{Outcome, refused, skip};
 use crate::machine::Path;
 use crate::station::{ALL_ACCESS, Memory};
 
@@ -18,6 +19,22 @@ pub(super) async fn a_device_has_a_name_and_caps(body: &mut Body<'_, '_>) -> Out
     let counts = [caps.max_qp, caps.max_cq, caps.max_mr, caps.max_pd, caps.max_sge];
     ensure!(counts.iter().all(|count| *count >= 1), "{caps:?}");
     ensure!(caps.max_cqe >= 16 && caps.max_queue_frames >= 16 && caps.max_message >= 4096, "{caps:?}");
+    Ok(())
+}
+
+const THUNDERBOLT: &str = "the device is no Thunderbolt port";
+
+pub(super) async fn a_device_is_named_after_its_interface(body: &mut Body<'_, '_>) -> Outcome {
+    if !body.expectations.is_thunderbolt {
+        return skip(THUNDERBOLT);
+    }
+    let device = body.device();
+    let number = device.name().strip_prefix("rdma_en").unwrap_or_default();
+    ensure!(
+        number.starts_with(|first: char| first.is_ascii_digit()),
+        "the device is called {}",
+        device.name()
+    );
     Ok(())
 }
 
@@ -35,6 +52,17 @@ pub(super) async fn the_gid_table_has_an_ipv4_entry(body: &mut Body<'_, '_>) -> 
     Ok(())
 }
 
+pub(super) async fn the_first_of_three_gids_is_an_eui_64(body: &mut Body<'_, '_>) -> Outcome {
+    if !body.expectations.is_thunderbolt {
+        return skip(THUNDERBOLT);
+    }
+    let gids = body.device().gids()?;
+    let is_eui_64 =
+        gids.first().is_some_and(|gid| gid.0[..2] == [0xfe, 0x80] && gid.0[11..13] == [0xff, 0xfe]);
+    ensure!(is_eui_64 && gids.iter().filter(|gid| !gid.is_zero()).count() == 3, "{gids:?}");
+    Ok(())
+}
+
 pub(super) async fn a_device_opens_twice(body: &mut Body<'_, '_>) -> Outcome {
     let (one, two) = (body.lab.open(Path::default())?, body.lab.open(Path::default())?);
     ensure_eq!(one.name(), two.name(), "the names of two");
@@ -44,7 +72,15 @@ pub(super) async fn a_device_opens_twice(body: &mut Body<'_, '_>) -> Outcome {
 }
 
 pub(super) async fn a_completion_queue_of_depth_one_works(body: &mut Body<'_, '_>) -> Outcome {
-    body.device().create_cq(1)?;
+    let peer = body.make(1, 16, 4096).await?;
+    let mut raw = Raw::new(&body.device(), 1, 1, 64, 0)?;
+    raw.connect(&peer.address)?;
+    body.connect_to_address(peer, raw.address()).await?;
+    for id in 1..=3 {
+        raw.recv(id, 0..8)?;
+        body.send(peer, id, 0..8).await?;
+        ensure_eq!(body.polled(&raw).await?, (id, Status::Success), "the receive that completed");
+    }
     Ok(())
 }
 
@@ -59,7 +95,8 @@ pub(super) async fn a_completion_queue_without_depth_is_refused(body: &mut Body<
 }
 
 pub(super) async fn a_completion_queue_too_deep_is_refused(body: &mut Body<'_, '_>) -> Outcome {
-    let deeper = body.caps().max_cqe + 1;
+    let max = body.caps().max_cqe;
+    let Some(deeper) = max.checked_add(1) else { return skip("the device states no limit") };
     invalid(refused(body.device().create_cq(deeper), "a depth beyond the limit")?)
 }
 
@@ -72,6 +109,20 @@ pub(super) async fn queue_pairs_have_different_numbers(body: &mut Body<'_, '_>) 
     numbers.sort();
     numbers.dedup();
     ensure_eq!(numbers.len(), made.len(), "different numbers");
+    Ok(())
+}
+
+pub(super) async fn queue_pair_numbers_are_hops(body: &mut Body<'_, '_>) -> Outcome {
+    if !body.expectations.is_thunderbolt {
+        return skip(THUNDERBOLT);
+    }
+    let cq = body.device().create_cq(16)?;
+    let create = || cq.create_qp(&QpInit::with_frames(8));
+    let (one, other) = (create()?, create()?);
+    for Qpn(number) in [one.address().qpn, other.address().qpn] {
+        let is_hop = number.is_multiple_of(256) && number >= 9 * 256;
+        ensure!(is_hop, "{number} is no multiple of 256 from 9 * 256 on");
+    }
     Ok(())
 }
 
@@ -121,7 +172,7 @@ fn limited<T>(
     make: impl Fn() -> Result<T, Error>,
 ) -> Outcome {
     if !body.expectations.limits_are_small {
-        return Err(Stop::Skipped("the limits are too high to be reached"));
+        return skip("the limits are too high to be reached");
     }
     let mut made = Vec::new();
     while made.len() < MOST {
@@ -144,7 +195,7 @@ pub(super) async fn queue_pairs_are_limited(body: &mut Body<'_, '_>) -> Outcome 
     let cq = body.device().create_cq(16)?;
     let limit = body.caps().max_qp;
     // Apple's device states 11 and has 10.
-    limited(body, limit - 1, Resource::QueuePairs, || cq.create_qp(&QpInit::with_frames(8)))
+    limited(body, limit.saturating_sub(1), Resource::QueuePairs, || cq.create_qp(&QpInit::with_frames(8)))
 }
 
 pub(super) async fn completion_queues_are_limited(body: &mut Body<'_, '_>) -> Outcome {
@@ -160,7 +211,7 @@ pub(super) async fn regions_are_limited(body: &mut Body<'_, '_>) -> Outcome {
 pub(super) async fn protection_domains_are_limited(body: &mut Body<'_, '_>) -> Outcome {
     let limit = body.caps().max_pd;
     // The calibration has one of its own.
-    limited(body, limit - 1, Resource::ProtectionDomains, || body.lab.open(Path::default()))
+    limited(body, limit.saturating_sub(1), Resource::ProtectionDomains, || body.lab.open(Path::default()))
 }
 
 pub(super) async fn reliable_queue_pairs_are_for_others(body: &mut Body<'_, '_>) -> Outcome {
@@ -175,7 +226,7 @@ pub(super) async fn reliable_queue_pairs_are_for_others(body: &mut Body<'_, '_>)
 
 pub(super) async fn datagram_queue_pairs_are_refused(body: &mut Body<'_, '_>) -> Outcome {
     if !body.expectations.is_unreliable_only {
-        return Err(Stop::Skipped("datagram queue pairs exist, and this library does not use them"));
+        return skip("datagram queue pairs exist, and this library does not use them");
     }
     let made = of_type(body, QpType::Ud);
     ensure_eq!(refused(made, "one for datagrams")?.cause, Cause::Unsupported, "the refusal");

@@ -2,34 +2,56 @@
 
 use std::time::Duration;
 
-use rdma_core::QpState;
+use rdma_core::{FRAME, QpState, Status};
 
 use super::body::Body;
-use super::verdict::Outcome;
+use super::raw::Raw;
+use super::verdict::{Outcome, skip};
 
+const PATTERN: u8 = 5;
+const OTHER: u8 = 6;
+const UNPROVEN: &str = "the device does not prove that it has stopped";
+/// Within this time a message would have arrived.
 const MOMENT: Duration = Duration::from_millis(1);
 
 pub(super) async fn posted_receives_go_with_their_queue_pair(body: &mut Body<'_, '_>) -> Outcome {
-    let [a, b] = body.pair().await?;
+    let peer = body.make(1, 64, 4096).await?;
+    let mut raw = Raw::new(&body.device(), 64, 64, 20 * 64, PATTERN)?;
+    raw.connect(&peer.address)?;
+    body.connect_to_address(peer, raw.address()).await?;
     for slot in 0..20 {
-        body.recv(a, slot, slot as usize * 64..slot as usize * 64 + 64).await?;
+        raw.recv(slot, slot as usize * 64..slot as usize * 64 + 64)?;
     }
-    body.close(a).await?;
-    // Later messages of the peer must not change the released memory.
-    body.send(b, 1, 0..64).await?;
+    let Some(mut memory) = raw.destroy() else { return skip(UNPROVEN) };
+    memory.fill(OTHER);
+    // Later messages of the peer must not change the memory.
+    body.send(peer, 1, 0..64).await?;
     body.lab.rest(MOMENT).await;
+    let changed = memory.deviates_at(OTHER);
+    ensure!(
+        changed.is_none(),
+        "the device wrote at {changed:?} of the memory of a queue pair that was destroyed"
+    );
     Ok(())
 }
 
 pub(super) async fn sends_under_way_go_with_their_queue_pair(body: &mut Body<'_, '_>) -> Outcome {
     const LEN: usize = 200_000;
     body.needs(LEN)?;
-    let [a, b] = body.pair().await?;
-    body.recv(b, 1, 0..LEN).await?;
-    body.send(a, 1, 0..LEN).await?;
-    body.close(a).await?;
+    let peer = body.make(1, 511, 64 * FRAME).await?;
+    let mut raw = Raw::new(&body.device(), 64, 511, LEN, PATTERN)?;
+    raw.connect(&peer.address)?;
+    body.connect_to_address(peer, raw.address()).await?;
+    body.recv(peer, 1, 0..LEN).await?;
+    raw.send(1, 0..LEN)?;
+    let Some(mut memory) = raw.destroy() else { return skip(UNPROVEN) };
+    // What is written later must not leave.
+    memory.fill(OTHER);
     body.lab.rest(MOMENT).await;
-    body.close(b).await
+    match body.next_within(peer, 0).await? {
+        Some(arrived) if arrived.status == Status::Success => body.holds(peer, 0..LEN, PATTERN).await,
+        _ => Ok(()),
+    }
 }
 
 pub(super) async fn a_peer_that_goes_is_silence(body: &mut Body<'_, '_>) -> Outcome {

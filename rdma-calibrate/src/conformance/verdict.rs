@@ -1,5 +1,7 @@
 //! What comes of a behaviour
 
+use std::borrow::Cow;
+
 use rdma_core::Error;
 
 use crate::error::CalibrateError;
@@ -10,6 +12,8 @@ use crate::error::CalibrateError;
 pub struct Behaviour {
     /// Its name
     pub name: &'static str,
+    /// The rule of the simulator's catalogue that it shows, if one has no field in a profile
+    pub rule: Option<&'static str>,
     /// What came of it
     pub verdict: Verdict,
 }
@@ -20,18 +24,18 @@ pub enum Verdict {
     /// The device has it
     Passed,
     /// It was not tried, for this reason
-    Skipped(&'static str),
+    Skipped(Cow<'static, str>),
     /// The device does something else, or fails
     Failed(String),
 }
 
 /// Why a behaviour ended early
 pub(super) enum Stop {
-    Skipped(&'static str),
+    Skipped(Cow<'static, str>),
     /// A verb failed
     Verb(Error),
     /// The device did something else
-    Otherwise(String),
+    Unexpected(String),
     /// The calibration cannot go on
     End(CalibrateError),
 }
@@ -49,17 +53,22 @@ impl From<CalibrateError> for Stop {
         match error {
             CalibrateError::Verb { error, .. } => Self::Verb(error),
             CalibrateError::Status { .. } | CalibrateError::Silent { .. } | CalibrateError::PeerFailed(_) => {
-                Self::Otherwise(error.to_string())
+                Self::Unexpected(error.to_string())
             }
             error => Self::End(error),
         }
     }
 }
 
+/// Leaves a behaviour out for a reason
+pub(super) fn skip<T>(why: impl Into<Cow<'static, str>>) -> Result<T, Stop> {
+    Err(Stop::Skipped(why.into()))
+}
+
 /// The error of what has to be refused
 pub(super) fn refused<T>(answer: Result<T, impl Into<Stop>>, what: &str) -> Result<Error, Stop> {
     match answer.map_err(Into::into) {
-        Ok(_) => Err(Stop::Otherwise(format!("{what} was accepted"))),
+        Ok(_) => Err(Stop::Unexpected(format!("{what} was accepted"))),
         Err(Stop::Verb(error)) => Ok(error),
         Err(stop) => Err(stop),
     }

@@ -1,16 +1,13 @@
 //! The experiments, those first that cannot do harm
 
-mod answers;
 mod cables;
 mod connecting;
 mod delivery;
 mod failing;
 mod figures;
-mod fixed;
 mod idle;
 mod limits;
 mod memory;
-mod messages;
 mod processor;
 mod queues;
 mod timing;
@@ -47,11 +44,12 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
     Ok(())
 }
 
-/// The conformance body, without what leaves something behind
+/// The conformance body, without what leaves something behind, and the rules that it shows
 async fn conform(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     lab.ask(Request::Drop).await?;
-    let mode = Mode { failing_transitions: false, error_state: false };
-    lab.findings.behaviours = conformance::run(lab, mode).await?;
+    let behaviours = conformance::run(lab, Mode::STAGE).await?;
+    conformance::rules::enter(&mut lab.findings, &behaviours);
+    lab.findings.behaviours = behaviours;
     Ok(())
 }
 
@@ -68,7 +66,6 @@ enum Stage {
     Delivery,
     Limits,
     Queues,
-    Fixed,
     Conformance,
     Failing,
     ErrorState,
@@ -76,7 +73,7 @@ enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 14] = [
         Self::Memory,
         Self::Connecting,
         // Before the ways of messages, which contain its costs.
@@ -89,7 +86,6 @@ impl Stage {
         // Once it is known what queues hold.
         Self::Figures,
         Self::Cables,
-        Self::Fixed,
         // Once the rules are known in which devices differ.
         Self::Conformance,
         Self::Failing,
@@ -110,7 +106,6 @@ impl Stage {
             Self::Delivery => delivery::run(lab).await,
             Self::Limits => limits::run(lab, options.risk_reboot).await,
             Self::Queues => queues::run(lab).await,
-            Self::Fixed => fixed::run(lab).await,
             Self::Conformance => conform(lab).await,
             Self::Failing => failing::run(lab).await,
             Self::ErrorState => memory::after_error(lab),
@@ -134,7 +129,6 @@ impl Stage {
             Self::Delivery => "delivery",
             Self::Limits => "limits",
             Self::Queues => "queues",
-            Self::Fixed => "rules without a field",
             Self::Conformance => "behaviours",
             Self::Failing => "failures",
             Self::ErrorState => "the error state",

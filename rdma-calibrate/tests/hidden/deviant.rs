@@ -1,32 +1,46 @@
-//! A simulated device that breaks one rule which no field of the model switches
+//! A simulated device that breaks one thing: a wrapper that answers otherwise, or a model of another kind
 #![allow(unsafe_code, reason = "a device is an unsafe trait")]
 
-use std::collections::BTreeMap;
+mod queues;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::ptr::NonNull;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures::future::join;
-use rdma_calibrate::{Findings, Machine, Options, Path, calibrate, serve};
+use rdma_calibrate::{Behaviour, Calls, Findings, Machine, Options, Path, calibrate, conform, serve};
 use rdma_core::{
-    Access, AnyDevice, Caps, Cause, Completion, CompletionQueue, Device, Error, FRAME, Gid, Invalid, Lkey,
-    MemoryRegion, Opcode, PortStatus, QpAddress, QpCapacity, QpInit, QpState, QpType, Qpn, QueuePair,
-    RecvRequest, Rkey, Runtime, SendRequest, Status, Teardown, Transition, Verb, WrId,
+    Access, AnyDevice, Caps, Cause, Device, Error, Gid, Invalid, Lkey, MemoryRegion, PortState, PortStatus,
+    QpAddress, Qpn, Resource, Rkey, Runtime, Sge, Teardown, Verb, WrId,
 };
-use rdma_sim::{Net, Sim, SimCompletionQueue, SimDevice, SimMemoryRegion, SimQueuePair, catalogue};
+use rdma_sim::rules::{EarlyReceives, FrameMatch, QueueUnit, RingOverflow};
+use rdma_sim::{Model, Net, Sim, SimDevice, SimMemoryRegion, SimQueuePair};
 
-/// The device of host a breaks the rule
-struct Mac(Net, &'static str, &'static str);
+use self::queues::DeviantCq;
+
+/// Breaks no rule: when it registers so many bytes, the system has just run out of memory
+pub(crate) const NO_MEMORY: &str = "no memory";
+/// Breaks no rule of the catalogue: a receive that completes also changes the last byte of the memory
+pub(crate) const STRAY_WRITE: &str = "stray write";
+
+/// A device whose name begins like this deviates at the side that answers, and else at the one that asks
+const OF_PEER: &str = "peer: ";
+
+/// A host of a pair of which one deviates
+struct Mac(Net, &'static str, &'static str, Arc<Shared>);
 
 impl Machine for Mac {
     fn open(&self, path: Path) -> Result<AnyDevice, Error> {
-        let device = self.0.open(self.1, "rdma_en2").map_err(Error::from)?;
+        let Self(net, host, broken, shared) = self;
+        if *broken == "a device opens once" && shared.count() > 1 {
+            let cause = Cause::Exhausted { resource: Resource::ProtectionDomains, limit: 1 };
+            return Err(Error::new(Verb::AllocPd, cause));
+        }
+        let device = net.open(host, "rdma_en2").map_err(Error::from)?;
         let device = device.with_path(path.source_index, path.mtu);
-        Ok(match self.1 {
-            "a" => AnyDevice::new(Deviant(device, self.2, LastByte::default())),
-            _ => AnyDevice::new(device),
-        })
+        let caps = caps(device.caps(), broken);
+        Ok(AnyDevice::new(Deviant { device, caps, broken, shared: Arc::clone(shared) }))
     }
 
     fn runtime(&self) -> Arc<dyn Runtime> {
@@ -34,250 +48,238 @@ impl Machine for Mac {
     }
 }
 
+/// Both hosts, of which one deviates
+fn macs(net: &Net, broken: &'static str) -> [Mac; 2] {
+    let is_of_peer = broken.starts_with(OF_PEER);
+    // Numbers are shown by one side and used by the other one.
+    let is_of_both = broken == "qp-numbers";
+    [("a", is_of_both || !is_of_peer), ("b", is_of_both || is_of_peer)].map(|(host, deviates)| {
+        let broken = if deviates { broken } else { "" };
+        Mac(net.clone(), host, broken, Arc::default())
+    })
+}
+
+/// What a calibration finds
 pub(crate) fn found(broken: &'static str) -> Findings {
     let run = Sim::new().sanitize(false).run(async |net| {
         let (asks, answers) = net.tcp();
-        let [a, b] = ["a", "b"].map(|host| Mac(net.clone(), host, broken));
+        let [a, b] = macs(&net, broken);
         join(calibrate(&a, asks, &Options::default()), serve(&b, answers)).await
     });
     run.value.0.unwrap_or_else(|error| panic!("{broken}: {error}"))
 }
 
-/// Catches an experiment that cannot fail.
-#[test]
-fn each_rule_without_a_field_that_a_device_breaks_is_named() {
-    let rules = found("").rules;
-    assert!(rules.iter().all(|found| found.instead.is_none()), "{rules:?}");
-    // A device that only answers otherwise does not change rates: the experiment has a test of its own.
-    for broken in rules.iter().map(|found| found.rule).filter(|rule| *rule != "full-duplex") {
-        assert!(catalogue::rules().any(|rule| rule.name == broken), "{broken} is in the catalogue");
-        let found = found(broken);
-        assert!(found.contradictions().contains(&broken), "{broken}: {:?}", found.rules);
-        let page = found.page();
-        let contradicted = page.split("## What it confirms").next().unwrap();
-        assert!(contradicted.contains(&format!("| rule {broken} | ")), "{page}");
-        // Completions in another order have other names.
-        let others = found.rules.iter().filter(|found| found.instead.is_some() && found.rule != broken);
-        let others: BTreeMap<_, _> = others.map(|found| (found.rule, &found.instead)).collect();
-        assert!(others.is_empty() || broken == "order", "{broken}: {others:?}");
+/// What comes of the behaviours alone
+pub(crate) fn conformed(broken: &'static str) -> Vec<Behaviour> {
+    let run = Sim::new().model(model(broken)).sanitize(false).run(async |net| {
+        let (asks, answers) = net.tcp();
+        let [a, b] = macs(&net, broken);
+        let calls = Arc::new(Calls::new(a.runtime()));
+        let options = Options::default().with_risk_reboot(true);
+        join(conform(&a, asks, &options, &calls), serve(&b, answers)).await
+    });
+    run.value.0.unwrap_or_else(|error| panic!("{broken}: {error}"))
+}
+
+/// A model that differs where the body expects that of Apple's device
+fn model(broken: &str) -> Model {
+    let mut model = Model::tb5();
+    match broken {
+        "sends do not wait" => model.caps.send_waits_for_receive = false,
+        "receives may be longer" => model.rules.frame_match = FrameMatch::Fits,
+        "queues count requests" => model.rules.queue_unit = QueueUnit::Requests,
+        "full queues accept" => model.rules.ring_overflow = RingOverflow::Corrupts,
+        "receives from RTR on" => model.rules.early_receives = EarlyReceives::FromReadyToReceive,
+        _ => (),
+    }
+    model
+}
+
+/// What the device states
+fn caps(of: &Caps, broken: &str) -> Caps {
+    let mut caps = of.clone();
+    match broken {
+        "no elements" => caps.max_sge = 0,
+        "fewer queue pairs" => caps.max_qp += 20,
+        "fewer completion queues" => caps.max_cq += 20,
+        "fewer regions" => caps.max_mr += 20,
+        "fewer domains" => caps.max_pd += 20,
+        _ => (),
+    }
+    caps
+}
+
+/// What all objects of a host know
+#[derive(Default)]
+struct Shared {
+    counted: AtomicU32,
+    /// Of the memory that was registered last, or null once that is deregistered
+    last_byte: AtomicPtr<u8>,
+    regions: Mutex<Vec<Region>>,
+    queue_pairs: Mutex<BTreeMap<Qpn, Known>>,
+    /// The latest queue pair that was not destroyed although it was said
+    alive: Mutex<Option<SimQueuePair>>,
+}
+
+/// What is known of a region
+struct Region {
+    base: u64,
+    len: u64,
+    lkey: Lkey,
+    /// The address of its memory, exposed
+    memory: usize,
+}
+
+impl Region {
+    fn has(&self, addr: u64) -> bool {
+        (self.base..self.base + self.len).contains(&addr)
     }
 }
 
-/// Regression: a machine without enough memory that a process may lock was said to break the rule.
-///
-/// Catches a refusal of another cause than the length that counts as one for it, and a rule that is said to hold, or not mentioned.
-#[test]
-fn a_registration_that_is_refused_for_lack_of_memory_does_not_test_the_rule() {
-    let found = found(NO_MEMORY);
-    let is_it = |rule: &str| rule == "registration-length";
-    assert!(!found.rules.iter().any(|found| is_it(found.rule)), "{:?}", found.rules);
-    assert!(found.contradictions().is_empty(), "{:?}", found.contradictions());
-    let (_, why) = found.untested_rules.iter().find(|(rule, _)| is_it(rule)).unwrap();
-    assert!(why.contains("16777217 bytes") && why.contains("RLIMIT_MEMLOCK"), "{why}");
-    let page = found.page();
-    let undecided = page.split("## What was not decided").nth(1).unwrap();
-    assert!(undecided.contains("| rule registration-length | not tested | 16777217 bytes: "), "{page}");
+/// What is known of a queue pair
+#[derive(Default)]
+struct Known {
+    peer: Option<QpAddress>,
+    has_refused: u32,
+    posts: u32,
+    /// The name and the address of each request that has not completed
+    sends: VecDeque<(WrId, Sge)>,
+    receives: VecDeque<(WrId, Sge)>,
 }
 
-/// Breaks no rule: when it registers so many bytes, the system has just run out of memory
-const NO_MEMORY: &str = "no memory";
+impl Shared {
+    /// The number of calls that were counted before
+    fn count(&self) -> u32 {
+        self.counted.fetch_add(1, Ordering::Relaxed)
+    }
 
-/// The address of no host to which the calibration tries to connect
-fn nowhere() -> Gid {
-    Gid::from_ipv4([203, 0, 113, 77].into())
+    /// Changes a byte of a region
+    fn scribble(&self, addr: u64) {
+        let regions = self.regions.lock().unwrap();
+        let Some(region) = regions.iter().find(|region| region.has(addr)) else { return };
+        let address = region.memory + (addr - region.base) as usize;
+        let byte = std::ptr::with_exposed_provenance_mut::<u8>(address);
+        // SAFETY: the memory is registered, hence mapped, and this thread reads it only when it has polled.
+        let found = unsafe { byte.read_volatile() };
+        // SAFETY: as above.
+        unsafe { byte.write_volatile(found ^ 0xff) };
+    }
+
+    fn queue_pairs(&self) -> MutexGuard<'_, BTreeMap<Qpn, Known>> {
+        self.queue_pairs.lock().unwrap()
+    }
 }
 
-/// Breaks no rule of the catalogue: a receive that completes also changes the byte behind it
-pub(crate) const STRAY_WRITE: &str = "stray write";
-
-struct Deviant(SimDevice, &'static str, LastByte);
-
-/// The last byte of the memory that was registered last, or null once that is deregistered
-type LastByte = Arc<AtomicPtr<u8>>;
-
-/// With what its queue pairs ask for: it tells the experiments apart
-struct DeviantCq(SimCompletionQueue, &'static str, AtomicU32, LastByte);
-
-struct DeviantQp {
-    qp: SimQueuePair,
+struct Deviant {
+    device: SimDevice,
+    caps: Caps,
     broken: &'static str,
-    /// Queue pairs of 8 frames are not connected.
-    frames: u32,
-    has_refused: AtomicBool,
+    shared: Arc<Shared>,
 }
 
-/// With the key that it shows
-struct DeviantMr(SimMemoryRegion, Lkey, LastByte);
+struct DeviantMr {
+    region: SimMemoryRegion,
+    broken: &'static str,
+    shared: Arc<Shared>,
+}
 
-// SAFETY: the simulated device keeps every promise about memory; only answers are changed.
+// SAFETY: the simulated device keeps every promise about memory; answers are changed, and bytes of mapped memory.
 unsafe impl Device for Deviant {
     type Mr = DeviantMr;
     type Cq = DeviantCq;
 
     fn name(&self) -> &str {
-        if self.1 == "device-per-port" { "mlx5_0" } else { self.0.name() }
+        match self.broken {
+            "no name" => "",
+            "device-per-port" => "mlx5_0",
+            _ => self.device.name(),
+        }
     }
 
     fn caps(&self) -> &Caps {
-        self.0.caps()
+        &self.caps
     }
 
     fn port(&self) -> Result<PortStatus, Error> {
-        self.0.port()
+        let status = self.device.port()?;
+        // At first, both sides look whether they can begin.
+        let is_down = self.broken == "the port goes down" && self.shared.count() > 1;
+        Ok(if is_down { PortStatus::new(PortState::Down, status.bits_per_second) } else { status })
     }
 
     fn gids(&self) -> Result<Vec<Gid>, Error> {
-        let mut gids = self.0.gids()?;
-        if self.1 == "gid-table" {
-            gids[0].0[11] = 0;
+        let mut gids = self.device.gids()?;
+        match self.broken {
+            "gid-table" => gids[0].0[11] = 0,
+            "no IPv4 entry" => gids.retain(|gid| gid.ipv4().is_none()),
+            _ => (),
         }
         Ok(gids)
     }
 
     fn create_cq(&self, depth: u32) -> Result<DeviantCq, Error> {
-        Ok(DeviantCq(self.0.create_cq(depth)?, self.1, AtomicU32::new(0), Arc::clone(&self.2)))
+        let max = self.caps.max_cqe;
+        let depth = match self.broken {
+            "depth one is refused" if depth == 1 => {
+                return Err(Error::new(Verb::CreateCq, Invalid::CqDepth { depth, max }.into()));
+            }
+            "depth zero is accepted" => depth.max(1),
+            "any depth is accepted" => depth.min(max),
+            _ => depth,
+        };
+        let cq = self.device.create_cq(depth)?;
+        Ok(DeviantCq { cq, broken: self.broken, shared: Arc::clone(&self.shared), created: Mutex::default() })
     }
 
     unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<DeviantMr, Error> {
-        if self.1 == "registration-length" && mem.len() == 1 {
-            return Err(Error::new(Verb::RegMr, Invalid::EmptyRegion.into()));
-        }
-        if self.1 == NO_MEMORY && mem.len() == (16 << 20) + 1 {
-            return Err(Error::new(Verb::RegMr, Cause::LockedMemory { limit: 16 << 20 }));
+        let refused = match (self.broken, mem.len()) {
+            ("one byte", 1) => Some(Invalid::EmptyRegion.into()),
+            ("long regions", 0x100_0001..) => Some(Invalid::EmptyRegion.into()),
+            (NO_MEMORY, 0x100_0001) => Some(Cause::LockedMemory { limit: 16 << 20 }),
+            ("regions fail at times", _) if self.shared.count() % 250 == 249 => Some(Cause::Os(12)),
+            _ => None,
+        };
+        if let Some(cause) = refused {
+            return Err(Error::new(Verb::RegMr, cause));
         }
         // SAFETY: the caller keeps the same contract.
-        let region = unsafe { self.0.register(mem, access) }?;
-        // Regions of a frame have no requests.
-        let key = if self.1 == "keys" && mem.len() == FRAME { Lkey(1) } else { region.lkey() };
+        let region = unsafe { self.device.register(mem, access) }?;
         // SAFETY: the memory is not empty.
         let last = unsafe { mem.cast::<u8>().add(mem.len() - 1) };
-        self.2.store(last.as_ptr(), Ordering::Relaxed);
-        Ok(DeviantMr(region, key, Arc::clone(&self.2)))
+        self.shared.last_byte.store(last.as_ptr(), Ordering::Relaxed);
+        let memory = mem.cast::<u8>().as_ptr().expose_provenance();
+        let known = Region { base: region.base(), len: mem.len() as u64, lkey: region.lkey(), memory };
+        self.shared.regions.lock().unwrap().push(known);
+        Ok(DeviantMr { region, broken: self.broken, shared: Arc::clone(&self.shared) })
     }
 }
 
+/// The key of all regions of a device that has one
+const ONE_KEY: Lkey = Lkey(0x101);
+
 impl MemoryRegion for DeviantMr {
     fn base(&self) -> u64 {
-        self.0.base()
+        self.region.base()
     }
 
     fn lkey(&self) -> Lkey {
-        self.1
+        if self.broken == "keys" { ONE_KEY } else { self.region.lkey() }
     }
 
     fn rkey(&self) -> Option<Rkey> {
-        self.0.rkey()
+        if self.broken == "remote keys" { Some(Rkey(7)) } else { self.region.rkey() }
     }
 
     fn deregister(&mut self) -> Teardown {
-        self.2.store(std::ptr::null_mut(), Ordering::Relaxed);
-        self.0.deregister()
+        self.shared.last_byte.store(std::ptr::null_mut(), Ordering::Relaxed);
+        let key = self.region.lkey();
+        self.shared.regions.lock().unwrap().retain(|known| known.lkey != key);
+        self.region.deregister()
     }
 }
 
 impl Drop for DeviantMr {
     fn drop(&mut self) {
         let _ = self.deregister();
-    }
-}
-
-impl CompletionQueue for DeviantCq {
-    type Qp = DeviantQp;
-
-    fn create_qp(&self, init: &QpInit) -> Result<DeviantQp, Error> {
-        let qp_type = if self.1 == "transports" { QpType::Uc } else { init.qp_type };
-        let qp = self.0.create_qp(&QpInit { qp_type, ..*init })?;
-        let frames = init.capacity.recv_frames;
-        self.2.store(frames, Ordering::Relaxed);
-        Ok(DeviantQp { qp, broken: self.1, frames, has_refused: AtomicBool::new(false) })
-    }
-
-    fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
-        self.0.poll(out)
-    }
-
-    fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>> {
-        let frames = self.2.load(Ordering::Relaxed);
-        self.0.poll_completions(cx, out).map_ok(|n| {
-            let last = self.3.load(Ordering::Relaxed);
-            if self.1 == STRAY_WRITE && n > 0 && !last.is_null() {
-                // SAFETY: the memory is registered, and this thread reads it only when it has polled.
-                unsafe { last.write(7) };
-            }
-            for completion in out[..n].iter_mut() {
-                match (self.1, frames) {
-                    ("order", 16) if completion.opcode != Opcode::Recv => completion.id.0 ^= 1,
-                    ("receive-access", 28) => completion.status = Status::Success,
-                    ("shared-cq", 20) => completion.qpn = Qpn(9 * 256),
-                    _ => (),
-                }
-            }
-            n
-        })
-    }
-}
-
-impl QueuePair for DeviantQp {
-    fn address(&self) -> QpAddress {
-        let address = self.qp.address();
-        let is_odd = self.broken == "qp-numbers" && self.frames == 8;
-        if is_odd { QpAddress { qpn: Qpn(address.qpn.0 + 1), ..address } } else { address }
-    }
-
-    fn capacity(&self) -> QpCapacity {
-        self.qp.capacity()
-    }
-
-    fn state(&self) -> QpState {
-        self.qp.state()
-    }
-
-    fn modify(&self, to: Transition) -> Result<(), Error> {
-        match (self.broken, to, self.qp.state()) {
-            ("rtr-neighbour", Transition::ReadyToReceive { peer }, _) if peer.gid == nowhere() => Ok(()),
-            ("steps", Transition::ReadyToSend, QpState::Init) => Ok(()),
-            ("reset", Transition::Reset, _) => Err(Error::new(Verb::ModifyQp, Cause::Busy)),
-            _ => self.qp.modify(to),
-        }
-    }
-
-    unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
-        let request = match self.broken {
-            "unsignaled" => SendRequest { signaled: true, ..*request },
-            _ => *request,
-        };
-        if self.broken == "post-failure" && self.has_refused.load(Ordering::Relaxed) {
-            return Err(Error::new(Verb::PostSend, Cause::QueueFull));
-        }
-        let is_lost = match (self.broken, self.frames) {
-            ("no-loss", 36) => request.id == WrId(3),
-            ("peer-readiness", 24) | ("pairing", 40) | ("own-pace", 44) => true,
-            _ => false,
-        };
-        if is_lost {
-            return Ok(());
-        }
-        // SAFETY: the caller keeps the same contract.
-        let posted = unsafe { self.qp.post_send(&request) };
-        let Err(error) = posted else { return posted };
-        let is_early = self.qp.state() != QpState::ReadyToSend;
-        let is_unregistered = matches!(error.cause, Cause::Invalid(Invalid::Lkey { .. }));
-        self.has_refused.fetch_or(is_unregistered, Ordering::Relaxed);
-        match self.broken {
-            "send-at-rts" if is_early => Ok(()),
-            "unregistered" if is_unregistered => Ok(()),
-            "operations" if error.cause == Cause::Unsupported => Ok(()),
-            "queue-depth" if request.sgl.iter().any(|sge| sge.len as usize > 1023 * FRAME) => Ok(()),
-            _ => Err(error),
-        }
-    }
-
-    unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
-        // SAFETY: the caller keeps the same contract.
-        unsafe { self.qp.post_recv(request) }
-    }
-
-    fn destroy(&mut self) -> Teardown {
-        self.qp.destroy()
     }
 }
