@@ -12,7 +12,8 @@ use tokio::io::{
 };
 
 use crate::error::CalibrateError;
-use crate::message::{Hello, VERSION};
+use crate::message::Hello;
+use crate::version::VERSION;
 
 /// The longest line: the times of some hundred rounds.
 const MAX_LINE: u64 = 64 << 10;

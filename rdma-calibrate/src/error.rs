@@ -1,8 +1,9 @@
 use std::time::Duration;
 
-use rdma_core::{Cause, Verb};
+use rdma_core::{Cause, Error, Status, Verb};
+use serde::{Deserialize, Serialize};
 
-use crate::message::{PeerFailure, VERSION};
+use crate::version::VERSION;
 
 /// Why a calibration ended before its end
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -18,7 +19,7 @@ pub enum CalibrateError {
         stage: &'static str,
         /// The verb, and why it failed
         #[source]
-        error: rdma_core::Error,
+        error: Error,
     },
     /// A request failed that has to work
     #[error("{stage}: a request completed with {status}")]
@@ -26,7 +27,7 @@ pub enum CalibrateError {
         /// What was being found out
         stage: &'static str,
         /// The status of its completion
-        status: rdma_core::Status,
+        status: Status,
     },
     /// Nothing completed
     #[error(
@@ -84,5 +85,42 @@ impl CalibrateError {
             | Self::Version(_)
             | Self::NotCalibrate => false,
         }
+    }
+}
+
+/// Why the other side did not do what it was asked for
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PeerFailure {
+    /// Nothing completed there in time
+    #[error("nothing completed")]
+    Silent,
+    /// A request completed there with this status
+    #[error("a request completed with {0}")]
+    Status(Status),
+    /// A verb failed there
+    #[error("{0} ({remedy})", remedy = .0.remedy())]
+    Verb(Error),
+    /// Anything else, in words
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<&CalibrateError> for PeerFailure {
+    fn from(error: &CalibrateError) -> Self {
+        match error {
+            CalibrateError::Silent { .. } => Self::Silent,
+            CalibrateError::Status { status, .. } => Self::Status(*status),
+            CalibrateError::Verb { error, .. } => Self::Verb(*error),
+            other => Self::Other(other.to_string()),
+        }
+    }
+}
+
+impl PeerFailure {
+    /// Whether a message did not arrive there as it should, and nothing else went wrong
+    pub(crate) fn is_loss(&self) -> bool {
+        matches!(self, Self::Silent | Self::Status(_))
     }
 }

@@ -10,8 +10,7 @@ use rdma_core::{Cause, Error, Opcode, Runtime, Time, Verb};
 
 use crate::error::CalibrateError;
 use crate::message::Flow;
-use crate::serve::slot;
-use crate::station::{PATIENCE, Station};
+use crate::station::{PATIENCE, Station, slot};
 
 /// How long a full queue is left alone, where the clock stands still otherwise.
 const MOMENT: Duration = Duration::from_micros(1);

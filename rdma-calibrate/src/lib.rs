@@ -17,6 +17,7 @@ mod serve;
 mod stages;
 #[allow(unsafe_code, reason = "posting needs a promise about the memory")]
 mod station;
+mod version;
 mod watched;
 
 use std::sync::Arc;
@@ -27,15 +28,14 @@ pub use self::calls::Calls;
 pub use self::conformance::BEHAVIOURS;
 pub use self::conformance::expectations::Expectations;
 pub use self::conformance::verdict::{Behaviour, Verdict};
-pub use self::error::CalibrateError;
+pub use self::error::{CalibrateError, PeerFailure};
 pub use self::findings::{CableRates, Findings, Goodput, RoundTrips, RuleFinding};
 pub use self::machine::{Machine, Path};
-pub use self::message::PeerFailure;
-pub use self::message::VERSION;
 pub use self::options::Options;
 pub use self::plan::{How, PLAN, Plan};
 pub use self::rule_plan::{UNCHECKED_RULES, checked_rules};
 pub use self::serve::{serve, serve_watched};
+pub use self::version::VERSION;
 
 use self::conformance::expectations::Mode;
 use self::control::Stream;

@@ -1,13 +1,10 @@
 //! What the sides say to each other, each as a line of JSON
 
-use rdma_core::{Error, QpAddress, Status};
+use rdma_core::{QpAddress, Status};
 use serde::{Deserialize, Serialize};
 
 use crate::conformance::acts::{Act, Acted, Refusal};
-use crate::error::CalibrateError;
-
-/// The version of the conversation: sides of different versions part at once
-pub const VERSION: u64 = 5;
+use crate::error::PeerFailure;
 
 /// The first line of each side
 #[derive(Debug, Deserialize, Serialize)]
@@ -97,41 +94,4 @@ pub(crate) enum Reply {
     Received { statuses: Vec<Status> },
     Took { nanoseconds: Vec<u64> },
     Acted(Result<Acted, Refusal>),
-}
-
-/// Why the other side did not do what it was asked for
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, thiserror::Error)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum PeerFailure {
-    /// Nothing completed there in time
-    #[error("nothing completed")]
-    Silent,
-    /// A request completed there with this status
-    #[error("a request completed with {0}")]
-    Status(Status),
-    /// A verb failed there
-    #[error("{0} ({remedy})", remedy = .0.remedy())]
-    Verb(Error),
-    /// Anything else, in words
-    #[error("{0}")]
-    Other(String),
-}
-
-impl From<&CalibrateError> for PeerFailure {
-    fn from(error: &CalibrateError) -> Self {
-        match error {
-            CalibrateError::Silent { .. } => Self::Silent,
-            CalibrateError::Status { status, .. } => Self::Status(*status),
-            CalibrateError::Verb { error, .. } => Self::Verb(*error),
-            other => Self::Other(other.to_string()),
-        }
-    }
-}
-
-impl PeerFailure {
-    /// Whether a message did not arrive there as it should, and nothing else went wrong
-    pub(crate) fn is_loss(&self) -> bool {
-        matches!(self, Self::Silent | Self::Status(_))
-    }
 }

@@ -17,7 +17,7 @@ use crate::error::CalibrateError;
 use crate::flow::span;
 use crate::machine::{Machine, Path};
 use crate::message::{Numbered, Reply, Request};
-use crate::station::Station;
+use crate::station::{Station, slot};
 use crate::watched::open_watched;
 
 /// How long the asking side may be busy with itself; while it waits for something that takes longer, it says that it is there.
@@ -291,12 +291,4 @@ impl Answers<'_> {
         }
         acted
     }
-}
-
-/// The memory of receive `number` of `len` bytes; the first frames are for sends
-pub(crate) fn slot(number: usize, len: usize) -> Range<usize> {
-    let size = len.max(1).checked_next_multiple_of(rdma_core::FRAME).unwrap_or(usize::MAX);
-    // A range that no memory has is refused where it is used.
-    let start = number.saturating_add(1).saturating_mul(size);
-    start..start.saturating_add(len)
 }

@@ -368,3 +368,11 @@ impl Drop for Station {
 fn succeeded(stage: &'static str, status: Status) -> Result<(), CalibrateError> {
     if status == Status::Success { Ok(()) } else { Err(CalibrateError::Status { stage, status }) }
 }
+
+/// The memory of receive `number` of `len` bytes; the first frames are for sends
+pub(crate) fn slot(number: usize, len: usize) -> Range<usize> {
+    let size = len.max(1).checked_next_multiple_of(rdma_core::FRAME).unwrap_or(usize::MAX);
+    // A range that no memory has is refused where it is used.
+    let start = number.saturating_add(1).saturating_mul(size);
+    start..start.saturating_add(len)
+}

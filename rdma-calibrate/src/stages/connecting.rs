@@ -6,7 +6,7 @@ use rdma_core::{Device, Gid, Transition};
 
 use crate::error::CalibrateError;
 use crate::lab::Lab;
-use crate::serve::slot;
+use crate::station::slot;
 
 const STAGE: &str = "connecting";
 /// The rate of a Thunderbolt 4 link.

@@ -12,7 +12,7 @@ use crate::error::CalibrateError;
 use crate::findings::Findings;
 use crate::lab::Lab;
 use crate::message::Request;
-use crate::serve::slot;
+use crate::station::slot;
 
 const STAGE: &str = "processor";
 const ROUNDS: usize = 5;

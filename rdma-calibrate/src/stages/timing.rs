@@ -17,7 +17,7 @@ use crate::error::CalibrateError;
 use crate::findings::RoundTrips;
 use crate::lab::Lab;
 use crate::message::{Reply, Request};
-use crate::serve::slot;
+use crate::station::slot;
 
 const STAGE: &str = "timing";
 /// A message that is short beside everything else.
