@@ -52,7 +52,7 @@ const BROKEN: &[(&str, &[&str])] = &[
     ("no name", &["a_device_has_a_name_and_caps", "a_device_is_named_after_its_interface"]),
     ("no elements", &["a_device_has_a_name_and_caps"]),
     ("device-per-port", &["a_device_is_named_after_its_interface"]),
-    ("the port goes down", &["a_port_with_a_cable_is_active"]),
+    ("peer: the port goes down", &["a_port_with_a_cable_is_active"]),
     ("gid-table", &["the_first_of_three_gids_is_an_eui_64"]),
     (
         "no IPv4 entry",

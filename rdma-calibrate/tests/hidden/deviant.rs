@@ -64,7 +64,8 @@ pub(crate) fn found(broken: &'static str) -> Findings {
     let run = Sim::new().sanitize(false).run(async |net| {
         let (asks, answers) = net.tcp();
         let [a, b] = macs(&net, broken);
-        join(calibrate(&a, asks, &Options::default()), serve(&b, answers)).await
+        let options = Options::default().with_risk_reboot(true);
+        join(calibrate(&a, asks, &options), serve(&b, answers)).await
     });
     run.value.0.unwrap_or_else(|error| panic!("{broken}: {error}"))
 }
@@ -202,8 +203,8 @@ unsafe impl Device for Deviant {
 
     fn port(&self) -> Result<PortStatus, Error> {
         let status = self.device.port()?;
-        // At first, both sides look whether they can begin.
-        let is_down = self.broken == "the port goes down" && self.shared.count() > 1;
+        // At first, the side looks whether it can begin. The body ends if the port is down of the side that asks.
+        let is_down = self.broken == "peer: the port goes down" && self.shared.count() > 0;
         Ok(if is_down { PortStatus::new(PortState::Down, status.bits_per_second) } else { status })
     }
 
