@@ -5,7 +5,7 @@ use rdma_core::PortStatus;
 use rdma_sim::profile::{Decided, Profile};
 
 use crate::conformance::verdict::Behaviour;
-use crate::plan::{How, PLAN, RISK};
+use crate::plan::{How, NOT_RISKED, PLAN};
 use crate::rule_plan::{OPTIONAL_RULES, UNCHECKED_RULES, checked_rules};
 
 /// What a calibration has found
@@ -161,10 +161,10 @@ impl Findings {
             let is_found = self.rules.iter().any(|found| found.rule == rule);
             if !is_found && !self.untested_rules.iter().any(|(untested, _)| *untested == rule) {
                 let why = match OPTIONAL_RULES.contains(&rule) {
-                    true => format!("not asked for: {RISK}"),
-                    false => "its experiments have stopped".to_owned(),
+                    true => NOT_RISKED,
+                    false => "its experiments have stopped",
                 };
-                self.leave_rule(rule, why);
+                self.leave_rule(rule, why.to_owned());
             }
         }
         for plan in PLAN {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rdma_async::time::sleep;
-use rdma_core::{AnyDevice, Cause, Device as _, Error, Gid, PortState, QpAddress, Runtime, Time, Verb};
+use rdma_core::{AnyDevice, Device as _, Error, Gid, QpAddress, Runtime, Time};
 
 use crate::calls::Calls;
 use crate::control::{Control, PATIENCE, Stream};
@@ -13,7 +13,7 @@ use crate::error::CalibrateError;
 use crate::findings::Findings;
 use crate::machine::{Machine, Path};
 use crate::message::{Numbered, Reply, Request};
-use crate::serve::open;
+use crate::serve::{open, require_active};
 use crate::station::Station;
 use crate::watched::open_watched;
 
@@ -51,13 +51,13 @@ impl<'a> Lab<'a> {
     pub(crate) async fn finish(&mut self) {
         // Everything is found: a peer that has vanished takes nothing of it away.
         let _ = self.ask(Request::Bye).await;
+        self.findings.took = self.runtime.now() - self.start;
     }
 
-    /// What was found so far
-    pub(crate) fn snapshot(&self) -> Findings {
-        let mut findings = self.findings.clone();
-        findings.took = self.runtime.now() - self.start;
-        findings
+    /// Passes what was found so far to the machine
+    pub(crate) fn report(&mut self) {
+        self.findings.took = self.runtime.now() - self.start;
+        self.machine.found(&self.findings);
     }
 
     /// Returns the end of the calibration if `error` is one, and otherwise why this stage has none: silence of the cable is the end
@@ -78,10 +78,7 @@ impl<'a> Lab<'a> {
 
     /// Fails if the device is gone, or its port is down
     pub(crate) fn require_port(&self) -> Result<(), CalibrateError> {
-        match self.device.port().map_err(CalibrateError::Device)?.state {
-            PortState::Active => Ok(()),
-            _ => Err(CalibrateError::Device(Error::new(Verb::QueryPort, Cause::PortDown))),
-        }
+        require_active(&self.device).map_err(CalibrateError::Device)
     }
 
     pub(crate) fn now(&self) -> Time {

@@ -120,5 +120,5 @@ async fn calibrate_over(
     stages::run(&mut lab, options).await?;
     lab.finish().await;
     lab.findings.finish();
-    Ok(lab.snapshot())
+    Ok(lab.findings)
 }

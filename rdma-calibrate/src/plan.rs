@@ -29,7 +29,9 @@ pub enum How {
 
 const UNPLUG: &str = "it takes an unplugged cable";
 /// The option of the tool for [`Options::risk_reboot`](crate::Options::risk_reboot)
-pub(crate) const RISK: &str = "--risk-reboot";
+const RISK: &str = "--risk-reboot";
+/// Why an experiment that needs it was left out
+pub(crate) const NOT_RISKED: &str = "not asked for: --risk-reboot";
 const REBOOT: &str = "it takes a reboot";
 
 /// Every field, with how it is found out; `tb5 calibrate` reports those that were not decided with the reason

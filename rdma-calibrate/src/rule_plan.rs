@@ -12,7 +12,7 @@ pub fn checked_rules() -> BTreeSet<&'static str> {
     RULES.iter().map(|(rule, _)| *rule).chain(BY_STAGES).collect()
 }
 
-/// Those of [`checked_rules`] whose experiment has to be asked for
+/// Those of [`checked_rules`] whose experiment runs only with [`Options::risk_reboot`](crate::Options::risk_reboot)
 pub(crate) const OPTIONAL_RULES: &[&str] = &["rtr-neighbour"];
 
 const LIBRARY: &str = "the library decides it";

@@ -118,10 +118,16 @@ async fn serve_over(
 /// Opens the device of `machine`; its port must be active
 pub(crate) fn open(machine: &dyn Machine, calls: &Arc<Calls>) -> Result<Arc<AnyDevice>, Error> {
     let device = open_watched(calls, || machine.open(Path::default()))?;
-    if device.port()?.state != PortState::Active {
-        return Err(Error::new(Verb::QueryPort, Cause::PortDown));
-    }
+    require_active(&device)?;
     Ok(Arc::new(device))
+}
+
+/// Fails if the device is gone, or its port is not active
+pub(crate) fn require_active(device: &AnyDevice) -> Result<(), Error> {
+    match device.port()?.state {
+        PortState::Active => Ok(()),
+        _ => Err(Error::new(Verb::QueryPort, Cause::PortDown)),
+    }
 }
 
 fn verb(error: Error) -> CalibrateError {

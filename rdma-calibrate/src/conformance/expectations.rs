@@ -4,6 +4,7 @@ use rdma_sim::Model;
 use rdma_sim::rules::{EarlyReceives, FrameMatch, QueueUnit, RingOverflow};
 
 use crate::options::Options;
+use crate::plan::NOT_RISKED;
 
 /// Where kinds of devices differ, and why
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -100,7 +101,7 @@ impl Mode {
 
     /// The body alone
     pub(crate) fn alone(options: &Options) -> Self {
-        let risks = if options.risk_reboot { Ok(()) } else { Err("not asked for: --risk-reboot") };
+        let risks = if options.risk_reboot { Ok(()) } else { Err(NOT_RISKED) };
         Self { failing_transitions: risks, error_state: risks }
     }
 }
@@ -109,7 +110,7 @@ impl Mode {
 mod tests {
     use super::*;
 
-    /// Regression: whether sends wait was that of Apple's device, whatever had been found.
+    /// Regression: `send_waits` was always that of Apple's device, and ignored the rules that had been found.
     #[test]
     fn expectations_follow_the_rules_of_the_model() {
         let mut model = Model::tb5();

@@ -7,7 +7,7 @@ use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::machine::Path;
 use crate::message::Request;
-use crate::plan::{How, PLAN};
+use crate::plan::{How, NOT_RISKED, PLAN};
 use crate::station::{ALL_ACCESS, Memory};
 
 /// The most that are made: more are no limit that a program meets.
@@ -35,7 +35,7 @@ pub(super) async fn run(lab: &mut Lab<'_>, risks: bool) -> Result<(), CalibrateE
         let domains = count(MOST - 1, || lab.open(Path::default())).map(|count| count + 1);
         enter(lab, "caps.max_pd", domains);
     } else {
-        lab.findings.leave("caps.max_pd", "not asked for: --risk-reboot");
+        lab.findings.leave("caps.max_pd", NOT_RISKED);
     }
     state(lab);
     Ok(())

@@ -39,7 +39,7 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
             // What the peer has of it goes, and its late replies are ignored.
             lab.ask(Request::Drop).await?;
         }
-        lab.machine.found(&lab.snapshot());
+        lab.report();
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ pub(crate) const NO_MEMORY: &str = "no memory";
 /// Breaks no rule of the catalogue: a receive that completes also changes the last byte of the memory
 pub(crate) const STRAY_WRITE: &str = "stray write";
 
-/// A device whose name begins like this deviates at the side that answers, and else at the one that asks
+/// Beginning of the name of a device that deviates at the side that answers; other devices deviate at the side that asks
 const OF_PEER: &str = "peer: ";
 
 /// A host of a pair of which one deviates
