@@ -1,6 +1,7 @@
 mod regressions;
 mod world;
 
+use std::env;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -193,8 +194,13 @@ fn faults() -> impl Strategy<Value = Faults> {
     )
 }
 
+/// `PROPTEST_CASES`, where a machine is slow or has a night
+fn cases() -> u32 {
+    env::var("PROPTEST_CASES").map_or(64, |cases| cases.parse().expect("PROPTEST_CASES is a number"))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     /// Catches fragments that are lost for good, taken for others, delivered twice or out of order, whatever a path does.
     #[test]
