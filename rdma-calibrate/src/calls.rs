@@ -4,7 +4,7 @@ use std::time::Duration;
 use rdma_async::time::sleep;
 use rdma_core::{Runtime, Time};
 
-/// Which verb is being called, and since when: for a thread that watches whether one hangs
+/// The verb that is being called, and the time of the call: for a thread that watches whether one hangs
 #[derive(Debug)]
 pub struct Calls {
     runtime: Arc<dyn Runtime>,

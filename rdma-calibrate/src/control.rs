@@ -17,7 +17,7 @@ use crate::version::VERSION;
 
 /// The longest line: the times of some hundred rounds.
 const MAX_LINE: u64 = 64 << 10;
-/// How long a side may take for an answer.
+/// The time that a side may take for an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A stream of any type: a calibration is compiled once

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::version::VERSION;
 
-/// Why a calibration ended before its end
+/// The reason for which a calibration ended before its end
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CalibrateError {
@@ -15,7 +15,7 @@ pub enum CalibrateError {
     /// A verb failed that has to work
     #[error("{stage}: {error} ({remedy})", remedy = error.remedy())]
     Verb {
-        /// What was being found out
+        /// The experiments that failed
         stage: &'static str,
         /// The verb, and why it failed
         #[source]
@@ -24,7 +24,7 @@ pub enum CalibrateError {
     /// A request failed that has to work
     #[error("{stage}: a request completed with {status}")]
     Status {
-        /// What was being found out
+        /// The experiments that failed
         stage: &'static str,
         /// The status of its completion
         status: Status,
@@ -34,9 +34,9 @@ pub enum CalibrateError {
         "{stage}: nothing completed within {patience:?}: pull the cable and plug it in again, then start anew"
     )]
     Silent {
-        /// What was being found out
+        /// The experiments that failed
         stage: &'static str,
-        /// How long it was waited
+        /// The time for which the side waited
         patience: Duration,
     },
     /// The other side ended, or the connection to it
@@ -51,9 +51,9 @@ pub enum CalibrateError {
     /// The other side asks for a cable that is not here
     #[error("there is no cable {number}: --device names {count} here; name as many on both machines")]
     NoCable {
-        /// Which one, from 1 on
+        /// Its number, from 1 on
         number: usize,
-        /// How many there are
+        /// The number of cables of this side
         count: usize,
     },
     /// The other side failed
@@ -68,7 +68,7 @@ pub enum CalibrateError {
 }
 
 impl CalibrateError {
-    /// Whether the experiments of other stages may go on after it
+    /// True if the experiments of other stages may go on after it
     pub(crate) fn is_of_stage(&self) -> bool {
         match self {
             Self::Verb { error, .. } | Self::PeerFailed(PeerFailure::Verb(error)) => {
@@ -88,7 +88,7 @@ impl CalibrateError {
     }
 }
 
-/// Why the other side did not do what it was asked for
+/// The reason for which the other side did not carry out a request
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -119,7 +119,7 @@ impl From<&CalibrateError> for PeerFailure {
 }
 
 impl PeerFailure {
-    /// Whether a message did not arrive there as it should, and nothing else went wrong
+    /// True if a message did not arrive there as it should, and nothing else went wrong
     pub(crate) fn is_loss(&self) -> bool {
         matches!(self, Self::Silent | Self::Status(_))
     }

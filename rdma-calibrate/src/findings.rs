@@ -8,7 +8,7 @@ use crate::conformance::verdict::Behaviour;
 use crate::plan::{How, NOT_RISKED, PLAN};
 use crate::rule_plan::{OPTIONAL_RULES, UNCHECKED_RULES, checked_rules};
 
-/// What a calibration has found
+/// The findings of a calibration
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Findings {
@@ -20,15 +20,15 @@ pub struct Findings {
     pub simulated: Option<String>,
     /// The state and the rate of its port
     pub port: PortStatus,
-    /// How long it took
+    /// The time that it took
     pub took: Duration,
-    /// How long messages took there and back, by their length
+    /// The times of messages there and back, by their length
     pub round_trips: Vec<RoundTrips>,
     /// The rates of streams, by the length of messages and by how many were posted at once
     pub goodput: Vec<Goodput>,
     /// The lengths of messages of which no stream was measured, each with the reason
     pub goodput_missing: Vec<(usize, String)>,
-    /// What several cables carry, alone and at once
+    /// The rates of several cables, alone and at once
     pub cables: Vec<CableRates>,
     /// Figures beside the model, each with what it is
     pub figures: Vec<(&'static str, String)>,
@@ -40,23 +40,24 @@ pub struct Findings {
     pub behaviours: Vec<Behaviour>,
     /// Experiments that an unexpected answer of the device has stopped, by their stage, each with that answer
     pub stopped: Vec<(&'static str, String)>,
-    /// Why the calibration ended before its end, to be set by the caller of findings [so far](crate::Machine::found); `None` for a whole one
+    /// The reason for which the calibration ended before its end, to be set by the caller of findings [so far](crate::Machine::found);
+    /// `None` for a whole one
     pub ended: Option<String>,
     /// That the calibration has wedged the port, with the remedy: no program connects over it
     pub wedged: Option<String>,
 }
 
-/// Whether the device follows a rule that no field of the model switches
+/// The answer of the device to a rule that no field of the model switches
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct RuleFinding {
     /// The name of the rule in the catalogue of the simulator
     pub rule: &'static str,
-    /// What the device does instead; `None` if it follows the rule
+    /// The behaviour of a device that does not follow the rule; `None` if it follows the rule
     pub instead: Option<String>,
 }
 
-/// How long messages took there and back
+/// The times of messages there and back
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RoundTrips {
@@ -82,7 +83,7 @@ impl RoundTrips {
 pub struct Goodput {
     /// The length of a message in bytes
     pub bytes: usize,
-    /// How many messages were posted at once
+    /// The number of messages that were posted at once
     pub depth: usize,
     /// One way, in GB/s
     pub one_way: f64,
@@ -90,7 +91,7 @@ pub struct Goodput {
     pub both_ways: f64,
 }
 
-/// What cables carry at once
+/// The rates of cables at once
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CableRates {

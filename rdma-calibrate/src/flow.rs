@@ -12,18 +12,31 @@ use crate::error::CalibrateError;
 use crate::message::Flow;
 use crate::station::{PATIENCE, Station, slot};
 
-/// How long a full queue is left alone, where the clock stands still otherwise.
+/// The time for which a full queue is left alone, where the clock stands still otherwise.
 const MOMENT: Duration = Duration::from_micros(1);
 
 impl Flow {
-    /// Posts the receives with which the stream begins
-    pub(crate) fn prepare(&self, station: &mut Station) -> Result<(), Error> {
-        (0..self.window.min(self.count)).try_for_each(|number| station.recv(slot(number, self.len)))
+    /// Posts the receives with which the stream begins; `is_asking` is true on the side that asks
+    pub(crate) fn prepare(&self, station: &mut Station, is_asking: bool) -> Result<(), Error> {
+        let [_, receives] = self.parts(is_asking);
+        (0..self.window.min(receives)).try_for_each(|number| station.recv(slot(number, self.len)))
     }
 
-    /// Sends and receives; returns when the first message was received, and when the last
+    /// The numbers of messages that a side sends and receives
+    fn parts(&self, is_asking: bool) -> [usize; 2] {
+        if is_asking { [self.there, self.back] } else { [self.back, self.there] }
+    }
+
+    /// The rates there and back of so many of these streams at once, in GB/s, by the time from the first message to the last
     ///
-    /// The side that asks receives only a stream of both ways, and the side that answers sends only then.
+    /// Without the first message of each: the time begins when one has arrived. A way of one message has a rate of zero.
+    pub(crate) fn rates(&self, streams: usize, took: [Duration; 2]) -> [f64; 2] {
+        let bytes = |count: usize| (count.saturating_sub(1) * self.len * streams) as f64;
+        let [there, back] = took.map(|time| (time.as_nanos() as f64).max(1.0));
+        [bytes(self.there) / there, bytes(self.back) / back]
+    }
+
+    /// Sends and receives; returns the times of the first message that was received, and of the last
     pub(crate) async fn run(
         &self,
         station: &mut Station,
@@ -32,9 +45,7 @@ impl Flow {
     ) -> Result<[Time; 2], CalibrateError> {
         let verb = |error| CalibrateError::Verb { stage, error };
         let runtime = Arc::clone(station.runtime());
-        let count_if = |condition| if condition { self.count } else { 0 };
-        let (sends, receives) =
-            (count_if(is_asking || self.is_both_ways), count_if(!is_asking || self.is_both_ways));
+        let [sends, receives] = self.parts(is_asking);
         let (mut posted, mut sent, mut received) = (0, 0, 0);
         let mut first = None::<Time>;
         let mut progress = runtime.now();

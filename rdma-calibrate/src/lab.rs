@@ -15,9 +15,10 @@ use crate::machine::{Machine, Path};
 use crate::message::{Numbered, Reply, Request};
 use crate::serve::{open, require_active};
 use crate::station::Station;
+use crate::transitions::Transitions;
 use crate::watched::open_watched;
 
-/// How often the peer is told that this side is there, while this side waits
+/// The interval at which this side tells the peer that it is there, while this side waits
 const ALIVE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Lab<'a> {
@@ -29,6 +30,8 @@ pub(crate) struct Lab<'a> {
     /// Of the latest request
     number: u64,
     pub(crate) runtime: Arc<dyn Runtime>,
+    /// Those that fail in the conformance body
+    pub(crate) transitions: Transitions,
     start: Time,
 }
 
@@ -44,7 +47,9 @@ impl<'a> Lab<'a> {
         let device = open(machine, calls).map_err(CalibrateError::Device)?;
         let findings = Findings::new(device.name(), device.port().map_err(CalibrateError::Device)?);
         let start = runtime.now();
-        Ok(Self { machine, device, calls: Arc::clone(calls), findings, control, number: 0, runtime, start })
+        let calls = Arc::clone(calls);
+        let transitions = Transitions::default();
+        Ok(Self { machine, device, calls, findings, control, number: 0, runtime, transitions, start })
     }
 
     /// Ends the calibration of the peer, which may have ended
@@ -89,7 +94,7 @@ impl<'a> Lab<'a> {
         sleep(&*self.runtime, duration).await;
     }
 
-    /// How long a call takes; for a simulated task the time passes once it waits
+    /// The time that a call takes; for a simulated task the time passes once it waits
     pub(crate) async fn time<T>(&self, call: impl FnOnce() -> T) -> (T, Duration) {
         const MOMENT: Duration = Duration::from_nanos(1);
         // What was called before takes its time first.
@@ -192,12 +197,15 @@ impl Lab<'_> {
         open_watched(&self.calls, || self.machine.open(path)).map(Arc::new)
     }
 
-    /// Opens the device of a cable
-    pub(crate) fn open_cable(&self, cable: usize) -> Result<Arc<AnyDevice>, Error> {
+    /// The device of a cable
+    pub(crate) fn device_of(&self, cable: usize) -> Result<Arc<AnyDevice>, Error> {
+        if cable == 0 {
+            return Ok(Arc::clone(&self.device));
+        }
         open_watched(&self.calls, || self.machine.open_cable(cable)).map(Arc::new)
     }
 
-    /// Whether the backend decides `field` itself
+    /// True if the backend decides `field` itself
     pub(crate) fn is_hidden(&self, field: &str) -> bool {
         self.machine.hidden().contains(&field)
     }

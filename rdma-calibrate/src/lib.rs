@@ -8,6 +8,8 @@ mod findings;
 mod flow;
 mod lab;
 mod machine;
+#[allow(unsafe_code, reason = "registering needs a promise about the memory")]
+mod memory;
 mod message;
 mod options;
 mod page;
@@ -17,6 +19,7 @@ mod serve;
 mod stages;
 #[allow(unsafe_code, reason = "posting needs a promise about the memory")]
 mod station;
+mod transitions;
 mod version;
 mod watched;
 

@@ -14,7 +14,7 @@ pub trait Machine: Send + Sync {
     /// The [`Error`] of the backend.
     fn open(&self, path: Path) -> Result<AnyDevice, Error>;
 
-    /// How many cables lead to the other machine: those beside the first one carry together with it, in one experiment
+    /// The number of cables to the other machine: those beside the first one carry together with it, in one experiment
     fn cables(&self) -> usize {
         1
     }
@@ -32,7 +32,7 @@ pub trait Machine: Send + Sync {
     /// The clock and the timers
     fn runtime(&self) -> Arc<dyn Runtime>;
 
-    /// Whether a task that waits for a completion polls all the time, so that nothing wakes it
+    /// True if a task that waits for a completion polls all the time, so that nothing wakes it
     fn is_polling(&self) -> bool {
         false
     }
@@ -53,7 +53,7 @@ pub trait Machine: Send + Sync {
         let _ = findings;
     }
 
-    /// What kind of device it is, for the conformance body; by default Apple's, or a network adapter if it has one-sided operations
+    /// The kind of the device, for the conformance body; by default Apple's, or a network adapter if it has one-sided operations
     fn expectations(&self) -> Option<Expectations> {
         None
     }

@@ -1,4 +1,4 @@
-//! What the sides say to each other, each as a line of JSON
+//! Messages between both sides, each as a line of JSON
 
 use rdma_core::{QpAddress, Status};
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ pub(crate) struct Numbered<T> {
     pub(crate) body: T,
 }
 
-/// What the asking side wants; each request has one reply, or one before it begins and one after its end
+/// A request of the asking side; each request has one reply, or one before it begins and one after its end
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
@@ -31,8 +31,6 @@ pub(crate) enum Request {
     Connect { address: QpAddress },
     /// Posts so many receives of `len` bytes into the slots from `first` on; the slots before may hold receives of other lengths
     Recv { first: usize, count: usize, len: usize },
-    /// Posts a send of `len` bytes
-    Send { len: usize },
     /// Posts a receive into memory that is registered only now
     RecvLate { len: usize },
     /// Waits for receives, and says how they completed
@@ -43,11 +41,9 @@ pub(crate) enum Request {
     Credits { rounds: usize, len: usize },
     /// Posts a send, and a receive some time after the send has completed; replies before it begins, and then how long that time was
     Relay { len: usize },
-    /// Receives a stream, and sends one if it is of both ways; replies before it begins, and then how long it took from the first
-    /// message to the last
+    /// Receives a stream over each queue pair that rests, all at once, and sends those back; replies before they begin, and then with the
+    /// time from the first message that arrived to the last
     Flow(Flow),
-    /// As [`Flow`](Self::Flow), of each queue pair that rests at once; the time is that of all of them together
-    Flows(Flow),
     /// Puts the queue pair behind those that rest
     Keep,
     /// Goes on with the one that has rested longest
@@ -65,22 +61,22 @@ pub(crate) enum Request {
 /// A stream of messages of one length
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Flow {
-    /// How many messages
-    pub(crate) count: usize,
-    /// Their length
+    /// The number of messages of the side that asks, at least one: the first of them begins the stream
+    pub(crate) there: usize,
+    /// The number of messages of the side that answers, which it sends from the first message that arrives on
+    pub(crate) back: usize,
+    /// The length of a message
     pub(crate) len: usize,
-    /// How many sends are posted at once
+    /// The number of sends that are posted at once
     pub(crate) depth: usize,
-    /// How many receives are posted at once
+    /// The number of receives that are posted at once
     pub(crate) window: usize,
-    /// Whether the side that answers sends as many, from the first message that arrives on
-    pub(crate) is_both_ways: bool,
 }
 
 impl Flow {
-    /// Whether it has messages, and room for one on each side
+    /// True if it has messages, and room for one on each side
     pub(crate) fn is_possible(&self) -> bool {
-        self.count > 0 && self.depth > 0 && self.window > 0
+        self.there > 0 && self.depth > 0 && self.window > 0
     }
 }
 

@@ -1,8 +1,8 @@
-//! What a calibration may do
+//! The options of a calibration
 
 use std::time::Duration;
 
-/// What a calibration may do beside what is safe and short
+/// The experiments of a calibration beside those that are safe and short
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Options {
@@ -11,7 +11,7 @@ pub struct Options {
     /// Tries what some Macs were reported to need a reboot after: up to three transitions to RTR that fail, protection domains until there
     /// are no more, more regions than the device states, and a queue pair in the error state
     pub risk_reboot: bool,
-    /// How long each stream lasts by which a rate is measured; zero: as long as 2 MiB take, which is enough for a simulated device
+    /// The least time of each stream by which a rate is measured; zero: as long as 2 MiB take, which is enough for a simulated device
     pub stream_time: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What was found, as a page for people
+//! The findings as a page for people
 
 use std::fmt::Write as _;
 
@@ -165,7 +165,7 @@ impl Findings {
     }
 }
 
-/// Whether two values of a field differ: times and rates by more than a measurement does, a twentieth
+/// True if two values of a field differ: times and rates by more than a measurement does, a twentieth
 fn differ(field: &str, found: &str, before: &str) -> bool {
     if !(field.starts_with("timing.") || field == "rules.idle_death") {
         return found != before;
@@ -182,7 +182,7 @@ fn differ(field: &str, found: &str, before: &str) -> bool {
     }
 }
 
-/// What a rule says, and how well it is known
+/// The text of a rule, with its status and source
 fn known_of(rule: Option<&Rule>) -> (&'static str, String) {
     rule.map_or_else(Default::default, |rule| (rule.description, format!("{}: {}", rule.status, rule.source)))
 }

@@ -1,17 +1,17 @@
-//! How each field of the model is found out: one entry for each
+//! The experiment for each field of the model: one entry for each
 
 use How::{Decided, Measured, Optional, Stated, Unseen};
 
-/// How a field of the model is found out, or why it is not
+/// A field of the model with its experiment, or the reason for which it has none
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Plan {
     /// The field, as profile files write it: `rules.alignment`
     pub field: &'static str,
-    /// How
+    /// The experiment
     pub how: How,
 }
 
-/// How a field of the model is found out
+/// The kind of experiment that decides a field of the model
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum How {
@@ -30,7 +30,7 @@ pub enum How {
 const UNPLUG: &str = "it takes an unplugged cable";
 /// The option of the tool for [`Options::risk_reboot`](crate::Options::risk_reboot)
 const RISK: &str = "--risk-reboot";
-/// Why an experiment that needs it was left out
+/// The reason of an experiment that needs it and was left out
 pub(crate) const NOT_RISKED: &str = "not asked for: --risk-reboot";
 const REBOOT: &str = "it takes a reboot";
 

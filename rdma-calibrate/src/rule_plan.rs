@@ -1,4 +1,5 @@
-//! Which rules of the simulator's catalogue a calibration checks beside the fields of the model, and why not the others
+//! The rules of the simulator's catalogue that a calibration checks beside the fields of the model, and the reasons for which it leaves
+//! the others
 
 use std::collections::BTreeSet;
 

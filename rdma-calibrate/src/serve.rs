@@ -18,17 +18,16 @@ use crate::flow::span;
 use crate::machine::{Machine, Path};
 use crate::message::{Numbered, Reply, Request};
 use crate::station::{Station, slot};
+use crate::transitions::Transitions;
 use crate::watched::open_watched;
 
-/// How long the asking side may be busy with itself; while it waits for something that takes longer, it says that it is there.
+/// The time for which the asking side may be busy with itself; while it waits for longer, it sends [`Request::Alive`].
 const IDLE: Duration = Duration::from_mins(2);
-/// How many transitions to RTR may fail for one peer: a port may be wedged after more.
-const MAX_FAILED_TRANSITIONS: u32 = 3;
 /// The most memory of a queue pair, in bytes.
 const MAX_MEMORY: usize = 64 << 20;
 /// Between the completion of a relay's send and the post of its receive.
 const RELAY_PAUSE: Duration = Duration::from_micros(50);
-/// What fails on this side is the experiment of the other one.
+/// The stage of errors on this side, which are of experiments of the other side.
 const STAGE: &str = "for the other side";
 
 /// Answers one calibration
@@ -86,7 +85,7 @@ async fn serve_over(
             station: None,
             resting: VecDeque::new(),
             queues: Queues::default(),
-            failed_transitions: 0,
+            transitions: Transitions::default(),
         },
         Err(error) => {
             let error = CalibrateError::Device(error);
@@ -98,7 +97,7 @@ async fn serve_over(
     loop {
         let Numbered { number, body: request } = control.receive::<Numbered<Request>>(runtime, IDLE).await?;
         // These take their time from the reply on.
-        if let Request::Echo { .. } | Request::Relay { .. } | Request::Flow(_) | Request::Flows(_) = request {
+        if let Request::Echo { .. } | Request::Relay { .. } | Request::Flow(_) = request {
             let prepared = answers.prepare(request);
             let is_ready = prepared.is_ok();
             let body = prepared.map_or_else(|error| Reply::Failed((&error).into()), |()| Reply::Done);
@@ -142,7 +141,7 @@ struct Answers<'a> {
     resting: VecDeque<Station>,
     /// Of the conformance body
     queues: Queues,
-    failed_transitions: u32,
+    transitions: Transitions,
 }
 
 impl Answers<'_> {
@@ -156,9 +155,8 @@ impl Answers<'_> {
             // Two receives stay posted, so that neither side waits for the other to post one.
             Request::Echo { len, .. } => self.receive(0..2, len),
             Request::Relay { len } => self.station()?.send(len).map(drop).map_err(verb),
-            Request::Flow(flow) if flow.is_possible() => flow.prepare(self.station()?).map_err(verb),
-            Request::Flows(flow) if flow.is_possible() => {
-                self.resting.iter_mut().try_for_each(|station| flow.prepare(station)).map_err(verb)
+            Request::Flow(flow) if flow.is_possible() => {
+                self.resting.iter_mut().try_for_each(|station| flow.prepare(station, false)).map_err(verb)
             }
             _ => Err(CalibrateError::NotCalibrate),
         }
@@ -168,17 +166,6 @@ impl Answers<'_> {
     fn receive(&mut self, mut numbers: Range<usize>, len: usize) -> Result<(), CalibrateError> {
         let station = self.station()?;
         numbers.try_for_each(|number| station.recv(slot(number, len))).map_err(verb)
-    }
-
-    /// Counts what may wedge the port of this side, and refuses it after some failures
-    fn transition(
-        &mut self,
-        connects: impl FnOnce(&mut Self) -> Result<(), CalibrateError>,
-    ) -> Result<(), CalibrateError> {
-        if self.failed_transitions >= MAX_FAILED_TRANSITIONS {
-            return Err(CalibrateError::FailedTransitions(self.failed_transitions));
-        }
-        connects(self).inspect_err(|_| self.failed_transitions += 1)
     }
 
     /// The device of a cable
@@ -205,13 +192,13 @@ impl Answers<'_> {
                 return Ok(Reply::Made { address });
             }
             Request::Connect { address } => {
-                self.transition(|answers| answers.station()?.connect(&address).map_err(verb))?;
+                let station = self.station.as_ref().ok_or(CalibrateError::NotCalibrate)?;
+                self.transitions.attempt(|| station.connect(&address).map_err(verb))?;
             }
             Request::Recv { first, count, len } => {
                 let end = first.checked_add(count).ok_or(CalibrateError::NotCalibrate)?;
                 self.receive(first..end, len)?;
             }
-            Request::Send { len } => drop(self.station()?.send(len).map_err(verb)?),
             Request::RecvLate { len } => self.station()?.recv_late(len).map_err(verb)?,
             Request::Received { count } => {
                 let station = self.station()?;
@@ -255,10 +242,6 @@ impl Answers<'_> {
                 return Ok(Reply::Took { nanoseconds });
             }
             Request::Flow(flow) => {
-                let took = span([flow.run(self.station()?, STAGE, false).await?]);
-                return Ok(Reply::Took { nanoseconds: vec![took.as_nanos() as u64] });
-            }
-            Request::Flows(flow) => {
                 let flows = self.resting.iter_mut().map(|station| flow.run(station, STAGE, false));
                 let took = span(try_join_all(flows).await?);
                 return Ok(Reply::Took { nanoseconds: vec![took.as_nanos() as u64] });
@@ -282,19 +265,9 @@ impl Answers<'_> {
 
     /// Does something for the conformance body, unless it may spoil the port of this side, or an object of this process
     async fn act(&mut self, qp: u32, act: Act) -> Result<Acted, Refusal> {
-        let is_transition =
-            matches!(act, Act::Connect { .. } | Act::Modify { to: Transition::ReadyToReceive { .. } });
         if let Act::Modify { to: Transition::Error } = act {
             return Err(Refusal::Unexpected("this side sets no queue pair to the error state".to_owned()));
         }
-        if is_transition && self.failed_transitions >= MAX_FAILED_TRANSITIONS {
-            let why = CalibrateError::FailedTransitions(self.failed_transitions);
-            return Err(Refusal::Unexpected(why.to_string()));
-        }
-        let acted = self.queues.act(&self.device, &**self.calls.runtime(), qp, act).await;
-        if is_transition && acted.is_err() {
-            self.failed_transitions += 1;
-        }
-        acted
+        self.queues.act(&self.device, &**self.calls.runtime(), &mut self.transitions, qp, act).await
     }
 }

@@ -6,121 +6,20 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdma_arena::Arena;
 use rdma_async::time::timeout;
 use rdma_core::{
-    Access, AnyCompletionQueue, AnyDevice, AnyMemoryRegion, AnyQueuePair, Cause, Completion,
-    CompletionQueue as _, Device as _, Error, Invalid, Lkey, MemoryRegion as _, Opcode, QpAddress,
-    QpCapacity, QpInit, Qpn, QueuePair as _, RecvRequest, Rkey, Runtime, SendOp, SendRequest, Sge, Status,
-    Teardown, Transition, Verb, WrId,
+    AnyCompletionQueue, AnyDevice, AnyQueuePair, Completion, CompletionQueue as _, Device as _, Error,
+    Invalid, Opcode, QpAddress, QpCapacity, QpInit, Qpn, QueuePair as _, RecvRequest, Rkey, Runtime, SendOp,
+    SendRequest, Sge, Status, Transition, Verb, WrId,
 };
 
 use crate::error::CalibrateError;
+use crate::memory::Memory;
 
-/// How long a request may take that has to complete.
+/// The time that a request may take that has to complete.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// The most memory of late receives of a queue pair, in bytes.
 const MAX_LATE: usize = 1 << 20;
-/// Every right on memory that Apple's device may want; it has no one-sided operations.
-pub(crate) const ALL_ACCESS: Access =
-    Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
-
-/// Memory of this program that is registered
-pub(crate) struct Memory {
-    region: Option<AnyMemoryRegion>,
-    /// `None` once the device may touch it for ever, so that it is never unmapped.
-    arena: Option<Arena>,
-}
-
-impl Memory {
-    /// Registers `len` bytes, from `offset` bytes behind the beginning of a mapping on
-    pub(crate) fn register(
-        device: &AnyDevice,
-        offset: usize,
-        len: usize,
-        access: Access,
-    ) -> Result<Self, Error> {
-        let mut memory = Self::mapped(offset + len)?;
-        memory.register_part(device, offset, access)?;
-        Ok(memory)
-    }
-
-    /// `len` bytes that are not registered yet
-    pub(crate) fn mapped(len: usize) -> Result<Self, Error> {
-        let arena = Arena::new(len)
-            .map_err(|error| Error::new(Verb::RegMr, Cause::Os(error.raw_os_error().unwrap_or(22))))?;
-        Ok(Self { region: None, arena: Some(arena) })
-    }
-
-    /// Registers all of it, which must not be registered, with every right: the verb and nothing else, for its time
-    pub(crate) fn register_all(&mut self, device: &AnyDevice) -> Result<(), Error> {
-        self.register_part(device, 0, ALL_ACCESS)
-    }
-
-    fn register_part(&mut self, device: &AnyDevice, offset: usize, access: Access) -> Result<(), Error> {
-        assert!(self.region.is_none(), "the memory is registered");
-        let arena = self.arena.as_ref().expect("memory is mapped until it was deregistered");
-        let (whole, len) = (arena.as_slice_ptr(), arena.len() - offset);
-        // SAFETY: the mapping has `len` bytes from `offset` on.
-        let from = unsafe { whole.cast::<u8>().add(offset) };
-        let part = std::ptr::NonNull::slice_from_raw_parts(from, len);
-        // SAFETY: `drop` unmaps the arena only after the region is gone. The program itself never reads or writes the memory, and makes
-        // no reference to it. It begins as zeros, so the peer learns nothing of the process.
-        self.region = Some(unsafe { device.register(part, access) }?);
-        Ok(())
-    }
-
-    /// As [`register`](Self::register) from the beginning, with as few rights as the device accepts
-    fn of(device: &AnyDevice, len: usize) -> Result<Self, Error> {
-        match Self::register(device, 0, len, Access::LOCAL_WRITE) {
-            Err(Error { cause: Cause::Invalid(_), .. }) => Self::register(device, 0, len, ALL_ACCESS),
-            registered => registered,
-        }
-    }
-
-    pub(crate) fn lkey(&self) -> Option<Lkey> {
-        self.region.as_ref().map(AnyMemoryRegion::lkey)
-    }
-
-    /// Whether peers could name the region
-    pub(crate) fn has_rkey(&self) -> bool {
-        self.region.as_ref().is_some_and(|region| region.rkey().is_some())
-    }
-
-    /// The element of a request for a part of the memory
-    ///
-    /// # Errors
-    ///
-    /// [`Invalid::OutsideRegion`] for a part that the memory does not have, such as one that the peer asks for.
-    pub(crate) fn sge(&self, verb: Verb, range: &Range<usize>) -> Result<Sge, Error> {
-        let region = self.region.as_ref().expect("the region is there until it is dropped");
-        let addr = region.base().wrapping_add(range.start as u64);
-        let len = u32::try_from(range.len()).unwrap_or(u32::MAX);
-        if range.start <= range.end && range.end <= self.len() && len < u32::MAX {
-            Ok(Sge { addr, len, lkey: region.lkey() })
-        } else {
-            Err(Error::new(verb, Invalid::OutsideRegion { addr, len }.into()))
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.arena.as_ref().map_or(0, Arena::len)
-    }
-
-    /// Deregisters; true if the device has stopped touching the memory
-    pub(crate) fn deregister(&mut self) -> bool {
-        self.region.as_mut().is_none_or(|region| region.deregister() == Teardown::Quiesced)
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        if !self.deregister() {
-            std::mem::forget(self.arena.take());
-        }
-        drop(self.region.take());
-    }
-}
 
 /// A queue pair, its completion queue and its memory
 ///
@@ -159,7 +58,7 @@ impl Station {
         frames: u32,
         len: usize,
     ) -> Result<Self, Error> {
-        let memory = Memory::of(device, len)?;
+        let memory = Memory::local(device, len)?;
         let frames = frames.min(device.caps().max_queue_frames);
         let qp = cq.create_qp(&QpInit::with_frames(frames))?;
         Ok(Self {
@@ -205,7 +104,7 @@ impl Station {
                 Invalid::OutsideRegion { addr: 0, len: MAX_LATE as u32 }.into(),
             ));
         }
-        let late = Memory::of(&self.device, len)?;
+        let late = Memory::local(&self.device, len)?;
         let sgl = [late.sge(Verb::PostRecv, &(0..len))?];
         // Also if the post fails: it is dropped after the queue pair.
         self.memory.push(late);
@@ -302,21 +201,21 @@ impl Station {
         Ok(self.completion(stage, |opcode| opcode == Opcode::Recv).await?.status)
     }
 
-    /// Which queue pair the next completion names
+    /// The queue pair that the next completion names
     pub(crate) async fn next_named(&mut self, stage: &'static str) -> Result<Qpn, CalibrateError> {
         let completion = self.completion(stage, |_| true).await?;
         succeeded(stage, completion.status)?;
         Ok(completion.qpn)
     }
 
-    /// Which kind of request completes next, with success
+    /// The kind of the request that completes next, with success
     pub(crate) async fn next_completed(&mut self, stage: &'static str) -> Result<Opcode, CalibrateError> {
         let completion = self.completion(stage, |_| true).await?;
         succeeded(stage, completion.status)?;
         Ok(completion.opcode)
     }
 
-    /// Which kind of request has completed with success, if one has
+    /// The kind of the request that has completed with success, if one has
     pub(crate) fn completed_now(&mut self, stage: &'static str) -> Result<Option<Opcode>, CalibrateError> {
         let mut out = [Completion::default()];
         let completion = match self.stashed.pop_front() {

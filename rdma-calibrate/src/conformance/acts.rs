@@ -12,14 +12,17 @@ use rdma_core::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::error::CalibrateError;
+use crate::transitions::Transitions;
+
 /// The most memory of all queue pairs of an end: the body uses less.
 const MAX_MEMORY: usize = 64 << 20;
 /// The longest wait for a completion, in milliseconds
 const MAX_WAIT: u64 = 10_000;
-/// How much memory is compared at once
+/// The bytes that are compared at once
 const CHUNK: usize = 64 << 10;
 
-/// What an end does with one of its queue pairs
+/// An action of an end on one of its queue pairs
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Act {
@@ -79,7 +82,7 @@ impl From<Range<usize>> for Part {
     }
 }
 
-/// What came of an [`Act`]
+/// The result of an [`Act`]
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Acted {
@@ -91,7 +94,7 @@ pub(crate) enum Acted {
     Port { state: PortState },
 }
 
-/// Why an end did not do it
+/// The reason for which an end did not carry out an [`Act`]
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Refusal {
@@ -104,6 +107,12 @@ pub(crate) enum Refusal {
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         Self::Verb(error)
+    }
+}
+
+impl From<CalibrateError> for Refusal {
+    fn from(error: CalibrateError) -> Self {
+        Self::Unexpected(error.to_string())
     }
 }
 
@@ -136,6 +145,7 @@ impl Queues {
         &mut self,
         device: &AnyDevice,
         runtime: &dyn Runtime,
+        transitions: &mut Transitions,
         number: u32,
         act: Act,
     ) -> Result<Acted, Refusal> {
@@ -144,8 +154,15 @@ impl Queues {
             Act::Make { frames, len } => return self.make(device, number, frames, len),
             Act::Close => self.0.remove(&number).ok_or_else(|| missing(number))?.check()?,
             Act::CloseAll => std::mem::take(&mut self.0).into_values().try_for_each(|queue| queue.check())?,
+            Act::Modify { to: to @ Transition::ReadyToReceive { .. } } => {
+                let qp = self.queue(number)?.qp.qp();
+                transitions.attempt(|| qp.modify(to).map_err(Refusal::from))?;
+            }
             Act::Modify { to } => self.queue(number)?.qp.qp().modify(to)?,
-            Act::Connect { peer } => self.queue(number)?.qp.qp().connect(&peer)?,
+            Act::Connect { peer } => {
+                let qp = self.queue(number)?.qp.qp();
+                transitions.attempt(|| qp.connect(&peer).map_err(Refusal::from))?;
+            }
             Act::Recv { id, part } => {
                 let queue = self.queue(number)?;
                 let range = queue.free(part, |_| false)?;
@@ -217,7 +234,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Where a part of the memory deviates from a pattern
+    /// The first offset at which a part of the memory deviates from a pattern
     fn deviates_at(&self, part: Part, pattern: u8) -> Result<Option<usize>, Refusal> {
         let range = self.free(part, |opcode| opcode == Opcode::Send)?;
         let found = self.qp.read(range);

@@ -18,9 +18,9 @@ use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::message::{Reply, Request};
 
-/// How long anything may take that has to happen, in milliseconds
+/// The time within which an expected completion comes, in milliseconds
 const PATIENCE: u64 = 2000;
-/// How long nothing may happen where nothing has to, in milliseconds
+/// The time within which an unexpected completion would come, in milliseconds
 const SILENCE: u64 = 10;
 
 /// A queue pair at one end
@@ -52,7 +52,8 @@ impl<'a, 'b> Body<'a, 'b> {
 
     async fn act(&mut self, end: usize, qp: u32, act: Act) -> Result<Acted, Stop> {
         let acted = if end == 0 {
-            self.queues.act(&self.lab.device, &*self.lab.runtime, qp, act).await
+            let Lab { device, runtime, transitions, .. } = &mut *self.lab;
+            self.queues.act(device, &**runtime, transitions, qp, act).await
         } else {
             match self.lab.ask(Request::Act { qp, act }).await? {
                 Reply::Acted(acted) => acted,

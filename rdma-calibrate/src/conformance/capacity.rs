@@ -10,7 +10,7 @@ use super::body::{Body, Qp};
 use super::lifecycle::invalid;
 use super::verdict::{Outcome, Stop, refused, skip};
 
-/// What the body asks for where it fills a queue
+/// The frames for which the body asks where it fills a queue
 const ASKED: u32 = 7;
 
 /// The memory of a request while a queue is filled
@@ -42,7 +42,7 @@ async fn fill_receives(body: &mut Body<'_, '_>, qp: Qp) -> Result<usize, Stop> {
     Err(Stop::Unexpected(format!("a queue took {most} frames, more than the limit of the device")))
 }
 
-/// How many frames of receives a queue accepts, and queue pairs with memory for two more
+/// The number of frames of receives that a queue accepts, and queue pairs with memory for two more
 async fn accepted(body: &mut Body<'_, '_>) -> Result<(usize, [Qp; 2]), Stop> {
     if !body.expectations.queues_count_frames {
         return skip("the device counts requests, however long");
@@ -55,7 +55,7 @@ async fn accepted(body: &mut Body<'_, '_>) -> Result<(usize, [Qp; 2]), Stop> {
     Ok((accepted, body.pair_of(ASKED, (accepted + 2) * FRAME).await?))
 }
 
-/// What came of the post of frame `number`
+/// The outcome of the post of frame `number`
 fn fits(posted: Outcome, number: usize, [asked, reported]: [u32; 2]) -> Outcome {
     posted.map_err(|stop| match stop {
         Stop::Verb(error) => {

@@ -8,7 +8,8 @@ use rdma_core::{Completion, FRAME, Opcode, QueuePair as _, SendOp, SendRequest, 
 use super::body::Body;
 use super::raw::Raw;
 use super::verdict::{Outcome, skip};
-use crate::station::{ALL_ACCESS, Memory, Station};
+use crate::memory::{ALL_ACCESS, Memory};
+use crate::station::Station;
 
 /// Within this time a message arrives.
 const MOMENT: Duration = Duration::from_millis(2);

@@ -1,4 +1,4 @@
-//! What is expected of kinds of devices, and what may be tried
+//! Expectations of kinds of devices, and the experiments that are permitted
 
 use rdma_sim::Model;
 use rdma_sim::rules::{EarlyReceives, FrameMatch, QueueUnit, RingOverflow};
@@ -6,7 +6,7 @@ use rdma_sim::rules::{EarlyReceives, FrameMatch, QueueUnit, RingOverflow};
 use crate::options::Options;
 use crate::plan::NOT_RISKED;
 
-/// Where kinds of devices differ, and why
+/// Differences between kinds of devices, with their reasons
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Expectations {
@@ -81,7 +81,7 @@ impl Expectations {
     }
 }
 
-/// Why behaviours that leave something behind are left out, if they are
+/// The reasons for which behaviours that leave something behind are left out, if they are
 #[derive(Clone, Copy)]
 pub(crate) struct Mode {
     /// Those of which a transition to RTR fails

@@ -11,7 +11,7 @@ use super::body::Body;
 use super::raw::Raw;
 use super::verdict::{Outcome, refused, skip};
 use crate::machine::Path;
-use crate::station::{ALL_ACCESS, Memory};
+use crate::memory::{ALL_ACCESS, Memory};
 
 pub(super) async fn a_device_has_a_name_and_caps(body: &mut Body<'_, '_>) -> Outcome {
     ensure!(!body.device().name().is_empty(), "the device has no name");

@@ -4,9 +4,9 @@ use rdma_core::{Cause, Device as _, FRAME, Status};
 
 use super::body::Body;
 use super::verdict::{Outcome, skip};
-use crate::station::{ALL_ACCESS, Memory};
+use crate::memory::{ALL_ACCESS, Memory};
 
-/// What the behaviours register beside the memory of a queue pair
+/// The length of the memory that behaviours register beside that of a queue pair
 const LEN: usize = 4 * 16 * 1024;
 
 pub(super) async fn a_region_has_the_length_of_its_memory(body: &mut Body<'_, '_>) -> Outcome {

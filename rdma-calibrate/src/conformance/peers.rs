@@ -1,4 +1,4 @@
-//! Which queue pairs messages pass between, and which of them wait
+//! Pairs of queue pairs between which messages pass, and messages that wait
 
 use super::body::Body;
 use super::verdict::{Outcome, skip};

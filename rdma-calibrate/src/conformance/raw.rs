@@ -4,20 +4,19 @@
 
 use std::ops::Range;
 
-use rdma_arena::Arena;
 use rdma_core::{
-    AnyCompletionQueue, AnyDevice, AnyMemoryRegion, AnyQueuePair, Cause, Completion, CompletionQueue as _,
-    Device as _, Error, MemoryRegion as _, QpAddress, QpInit, QueuePair as _, RecvRequest, SendOp,
-    SendRequest, Sge, Teardown, Verb, WrId,
+    AnyCompletionQueue, AnyDevice, AnyQueuePair, Completion, CompletionQueue as _, Device as _, Error,
+    QpAddress, QpInit, QueuePair as _, RecvRequest, SendOp, SendRequest, Teardown, Verb, WrId,
 };
 
 use super::acts::byte;
+use crate::memory::Memory;
 
 /// The fields are dropped in this order: the memory outlives the queue pair.
 pub(super) struct Raw {
     qp: AnyQueuePair,
     cq: AnyCompletionQueue,
-    memory: Filled,
+    memory: Memory,
 }
 
 impl Raw {
@@ -29,7 +28,10 @@ impl Raw {
         len: usize,
         pattern: u8,
     ) -> Result<Self, Error> {
-        let memory = Filled::new(device, len, pattern)?;
+        let mut memory = Memory::mapped(len)?;
+        // SAFETY: no request names memory that is not registered.
+        unsafe { memory.fill(|at| byte(pattern, at)) };
+        memory.register_local(device)?;
         let cq = device.create_cq(depth)?;
         let qp = cq.create_qp(&QpInit::with_frames(frames))?;
         Ok(Self { qp, cq, memory })
@@ -44,14 +46,14 @@ impl Raw {
     }
 
     pub(super) fn recv(&mut self, id: u64, range: Range<usize>) -> Result<(), Error> {
-        let sgl = [self.memory.sge(&range)];
-        // SAFETY: `&mut self` excludes another post. The memory stays registered until the queue pair is destroyed, and `Filled` gives
-        // access to it only after that.
+        let sgl = [self.memory.sge(Verb::PostRecv, &range)?];
+        // SAFETY: `&mut self` excludes another post. The memory stays registered until the queue pair is destroyed, and `Unposted` gives
+        // access to its bytes only after that.
         unsafe { self.qp.post_recv(&RecvRequest { id: WrId(id), sgl: &sgl }) }
     }
 
     pub(super) fn send(&mut self, id: u64, range: Range<usize>) -> Result<(), Error> {
-        let sgl = [self.memory.sge(&range)];
+        let sgl = [self.memory.sge(Verb::PostSend, &range)?];
         let request = SendRequest { id: WrId(id), op: SendOp::Send, sgl: &sgl, signaled: true };
         // SAFETY: as above.
         unsafe { self.qp.post_send(&request) }
@@ -62,78 +64,27 @@ impl Raw {
     }
 
     /// Destroys the queue pair; returns its memory if the device is proven to have stopped: by that, or else by the end of the region
-    pub(super) fn destroy(self) -> Option<Filled> {
+    pub(super) fn destroy(self) -> Option<Unposted> {
         let Self { mut qp, cq, mut memory } = self;
-        let is_over = qp.destroy() == Teardown::Quiesced || memory.region.deregister() == Teardown::Quiesced;
+        let is_over = qp.destroy() == Teardown::Quiesced || memory.deregister();
         drop((qp, cq));
-        is_over.then_some(memory)
+        is_over.then_some(Unposted(memory))
     }
 }
 
-/// Registered memory that holds a pattern at first
-pub(super) struct Filled {
-    region: AnyMemoryRegion,
-    /// `None` once the device may touch it for ever, so that it is never unmapped.
-    arena: Option<Arena>,
-}
+/// The memory of a queue pair that was destroyed: no request names it
+pub(super) struct Unposted(Memory);
 
-impl Filled {
-    fn new(device: &AnyDevice, len: usize, pattern: u8) -> Result<Self, Error> {
-        let arena = Arena::new(len)
-            .map_err(|error| Error::new(Verb::RegMr, Cause::Os(error.raw_os_error().unwrap_or(22))))?;
-        write(&arena, pattern);
-        // SAFETY: `drop` unmaps the arena only after the region is gone. The program reads and writes the memory only by the methods
-        // below, of which those that touch bytes are called after the end of the queue pair, and by no reference.
-        let region = unsafe { device.register_local(arena.as_slice_ptr()) }?;
-        Ok(Self { region, arena: Some(arena) })
-    }
-
-    fn arena(&self) -> &Arena {
-        self.arena.as_ref().expect("memory is mapped until it is dropped")
-    }
-
-    fn sge(&self, range: &Range<usize>) -> Sge {
-        assert!(
-            range.start <= range.end && range.end <= self.arena().len(),
-            "{range:?} is not in the memory"
-        );
-        Sge {
-            addr: self.region.base() + range.start as u64,
-            len: range.len() as u32,
-            lkey: self.region.lkey(),
-        }
-    }
-
+impl Unposted {
     /// Fills the memory with another pattern
     pub(super) fn fill(&mut self, pattern: u8) {
-        write(self.arena(), pattern);
+        // SAFETY: the only queue pair that used the memory is destroyed.
+        unsafe { self.0.fill(|at| byte(pattern, at)) };
     }
 
     /// The offset of the first byte that deviates from a pattern
     pub(super) fn deviates_at(&self, pattern: u8) -> Option<usize> {
-        let first = self.arena().as_ptr();
-        (0..self.arena().len()).find(|at| {
-            // SAFETY: the offset is inside of the mapping.
-            let address = unsafe { first.add(*at) };
-            // SAFETY: the byte is mapped. It is volatile because a device that breaks its promise may write it meanwhile.
-            let found = unsafe { address.read_volatile() };
-            found != byte(pattern, *at)
-        })
-    }
-}
-
-/// Fills an arena of which no range is posted
-fn write(arena: &Arena, pattern: u8) {
-    let bytes: Vec<_> = (0..arena.len()).map(|at| byte(pattern, at)).collect();
-    let first = arena.as_ptr().as_ptr();
-    // SAFETY: the mapping has so many bytes, and `bytes` is elsewhere; no queue pair uses them.
-    unsafe { first.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-}
-
-impl Drop for Filled {
-    fn drop(&mut self) {
-        if self.region.deregister() != Teardown::Quiesced {
-            std::mem::forget(self.arena.take());
-        }
+        // SAFETY: as above.
+        unsafe { self.0.find(|at, found| found != byte(pattern, at)) }
     }
 }

@@ -9,9 +9,9 @@ use rdma_core::{
 use super::body::{Body, Qp};
 use super::lifecycle::invalid;
 use super::verdict::{Outcome, Stop, refused, skip};
-use crate::station::{ALL_ACCESS, Memory};
+use crate::memory::{ALL_ACCESS, Memory};
 
-/// What the behaviours register beside the memory of a queue pair
+/// The length of the memory that behaviours register beside that of a queue pair
 const LEN: usize = 4 * 16 * 1024;
 
 /// Posts a request of one element at this side

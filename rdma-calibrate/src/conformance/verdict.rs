@@ -1,4 +1,4 @@
-//! What comes of a behaviour
+//! The verdict on a behaviour
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use rdma_core::Error;
 
 use crate::error::CalibrateError;
 
-/// Whether the device has a behaviour
+/// A behaviour with its verdict
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Behaviour {
@@ -14,11 +14,11 @@ pub struct Behaviour {
     pub name: &'static str,
     /// The rule of the simulator's catalogue that it shows, if one has no field in a profile
     pub rule: Option<&'static str>,
-    /// What came of it
+    /// Its verdict
     pub verdict: Verdict,
 }
 
-/// What came of a behaviour
+/// The verdict on a behaviour
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Verdict {
     /// The device has it
@@ -29,7 +29,7 @@ pub enum Verdict {
     Failed(String),
 }
 
-/// Why a behaviour ended early
+/// The reason for which a behaviour ended early
 pub(super) enum Stop {
     Skipped(Cow<'static, str>),
     /// A verb failed

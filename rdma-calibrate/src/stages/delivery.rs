@@ -1,4 +1,4 @@
-//! How messages meet receives
+//! The receives that a message may have
 
 use rdma_core::{Device, FRAME, Status};
 

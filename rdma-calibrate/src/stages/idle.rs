@@ -1,4 +1,4 @@
-//! How long a queue pair lives without a message
+//! The time for which a queue pair lives without a message
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -62,7 +62,7 @@ pub(super) fn skip(lab: &mut Lab<'_>) {
     }
 }
 
-/// Why this port refuses the transition to RTR, tried with a peer that does not exist
+/// The reason for which this port refuses the transition to RTR, tried with a peer that does not exist
 fn refusal(lab: &Lab<'_>) -> Option<Cause> {
     let station = Station::new(&lab.runtime, &lab.device, 16, 1 << 14).ok()?;
     station.connect(&nowhere(&station.address())).err().map(|error| error.cause)
@@ -105,7 +105,7 @@ async fn round(
     Ok((alive, dead))
 }
 
-/// Whether a message arrives
+/// True if a message arrives
 async fn is_alive(lab: &mut Lab<'_>, station: &mut Station) -> Result<bool, CalibrateError> {
     match station.send(8) {
         Ok(_) => (),

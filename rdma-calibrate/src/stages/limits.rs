@@ -1,4 +1,4 @@
-//! How many objects there are, and the limits that the device states
+//! The numbers of objects of a device, and the limits that it states
 
 use rdma_core::{Cause, CompletionQueue as _, Device, Error, FRAME, QpInit};
 use rdma_sim::profile::{Decided, Profile};
@@ -6,9 +6,9 @@ use rdma_sim::profile::{Decided, Profile};
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::machine::Path;
+use crate::memory::{ALL_ACCESS, Memory};
 use crate::message::Request;
 use crate::plan::{How, NOT_RISKED, PLAN};
-use crate::station::{ALL_ACCESS, Memory};
 
 /// The most that are made: more are no limit that a program meets.
 const MOST: usize = 64;

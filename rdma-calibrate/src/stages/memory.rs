@@ -5,7 +5,7 @@ use rdma_core::{Access, Cause, Device, Error, QpInit, QueuePair, Transition};
 
 use crate::error::CalibrateError;
 use crate::lab::Lab;
-use crate::station::{ALL_ACCESS, Memory};
+use crate::memory::{ALL_ACCESS, Memory};
 
 const STAGE: &str = "registering memory";
 /// The mapping begins at a page of 16 KiB: no coarser alignment shows.

@@ -10,6 +10,7 @@ mod limits;
 mod memory;
 mod processor;
 mod queues;
+mod streams;
 mod timing;
 mod verbs;
 

@@ -1,4 +1,4 @@
-//! What posts, polls, wake-ups and work on memory take of the processor
+//! The time of the processor that posts, polls, wake-ups and work on memory take
 //!
 //! Each cost is measured alone, before the ways of messages, which contain posts, polls and wake-ups: the timing subtracts them.
 
@@ -32,7 +32,7 @@ const TASKS: usize = 64;
 const WAKE_FIELDS: [&str; 3] = ["timing.wake_ns", "timing.wake_tail_one_in", "timing.wake_tail_ns"];
 const STILL: &str = "the clock did not move meanwhile";
 
-/// What each part took, in nanoseconds
+/// The time of each part, in nanoseconds
 struct Costs {
     post_recv: f64,
     post_send: f64,
@@ -95,7 +95,7 @@ fn enter(findings: &mut Findings, costs: &Costs, is_polling: bool) {
     }
 }
 
-/// What a post of a receive takes, and one of a send
+/// The times of a post of a receive, and of one of a send
 async fn posts(lab: &mut Lab<'_>) -> Result<(f64, f64), CalibrateError> {
     let fail = |error| CalibrateError::Verb { stage: STAGE, error };
     let mut station = lab.pair(STAGE, 192, (ROUNDS * POSTS + 1) << 12).await?;
@@ -120,7 +120,7 @@ async fn posts(lab: &mut Lab<'_>) -> Result<(f64, f64), CalibrateError> {
     Ok((median(&mut receives), median(&mut sends)))
 }
 
-/// What a poll of an empty completion queue takes
+/// The time of a poll of an empty completion queue
 async fn polls(lab: &mut Lab<'_>) -> Result<f64, CalibrateError> {
     let station = lab.pair(STAGE, 16, 1 << 14).await?;
     let mut times = Vec::new();
@@ -134,7 +134,7 @@ async fn polls(lab: &mut Lab<'_>) -> Result<f64, CalibrateError> {
     Ok(median(&mut times))
 }
 
-/// What a copy of [`BYTES`] bytes takes, and a sum of as many of them
+/// The times of a copy of [`BYTES`] bytes, and of a sum of as many of them
 fn work(runtime: &dyn Runtime) -> (f64, f64) {
     let (source, mut target) = (vec![1_u8; BYTES], vec![0_u8; BYTES]);
     let copy = median_of(runtime, || {
@@ -193,7 +193,7 @@ struct WakeUps {
 struct Tail {
     one_in: f64,
     most: f64,
-    /// How many wake-ups were late
+    /// The number of wake-ups that were late
     late: usize,
 }
 

@@ -1,4 +1,4 @@
-//! How much queues accept, in which unit, and what they report
+//! The capacity of queues, its unit, and the depth that they report
 
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ async fn station(lab: &mut Lab<'_>, frames: u32, len: usize) -> Result<Station, 
     Ok(station)
 }
 
-/// How many receives of `size` frames are accepted; one more than the device's limit if none is refused
+/// The number of receives of `size` frames that are accepted; one more than the device's limit if none is refused
 async fn accepted(lab: &mut Lab<'_>, frames: u32, size: u32) -> Result<u32, CalibrateError> {
     let most = lab.device.caps().max_queue_frames + 1;
     let len = (size as usize - 1) * FRAME + 1;
@@ -142,7 +142,7 @@ fn grant(grants: &[(u32, u32)]) -> Option<String> {
     }
 }
 
-/// What a queue pair reports of its depth; the first of several that agree everywhere
+/// The rule by which a queue pair reports its depth; the first of several that agree everywhere
 fn read_back(reported: &[(u32, u32)], grants: &[(u32, u32)], max: u32) -> Option<&'static str> {
     let accepts = |asked| grants.iter().find(|(known, _)| *known == asked).map(|(_, accepted)| *accepted);
     let all = |says: &dyn Fn(u32) -> Option<u32>| {

@@ -45,7 +45,7 @@ const HIDDEN: f64 = 0.02;
 const PARTS: [&str; 4] =
     ["timing.doorbell_ns", "timing.propagation_ns", "timing.delivery_ns", "timing.send_completion_ns"];
 
-/// What was measured, in nanoseconds
+/// The measured times, in nanoseconds
 #[derive(Debug)]
 struct Measured {
     ping: f64,
@@ -231,7 +231,7 @@ fn fitted(send: f64, beyond: f64, noise: f64) -> f64 {
     if beyond.abs() <= noise { send } else { (send + beyond / 2.0).max(0.0) }
 }
 
-/// What the program takes of the way of a message, in nanoseconds
+/// The times of the program on the way of a message, in nanoseconds
 struct Costs {
     post: f64,
     /// A post, a wake-up and a poll
@@ -361,7 +361,7 @@ async fn spacing(
     Ok((all - one) / (batch - 1) as f64)
 }
 
-/// How long receives of the peer took for which sends waited here
+/// The times of receives of the peer for which sends waited here
 async fn credits(lab: &mut Lab<'_>) -> Result<Vec<f64>, CalibrateError> {
     let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
     let mut times = Vec::new();

@@ -1,4 +1,4 @@
-//! How long verbs of set-up and teardown take
+//! Times of the verbs of set-up and teardown
 //!
 //! The model has one constant for several verbs. It becomes the mean of those, so that setting up and tearing down a connection takes as
 //! long as it did; the page has each verb.
@@ -11,7 +11,7 @@ use crate::Findings;
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::machine::Path;
-use crate::station::Memory;
+use crate::memory::Memory;
 
 const STAGE: &str = "verbs";
 const ROUNDS: usize = 9;
@@ -44,7 +44,7 @@ const VERBS: [&str; 12] = [
     "closing the device, median",
 ];
 
-/// How long each of [`VERBS`] took, in nanoseconds
+/// The time of each of [`VERBS`], in nanoseconds
 type Round = [f64; VERBS.len()];
 
 pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {

@@ -47,7 +47,7 @@ pub(crate) fn assert_behaves(seed: u64, model: &Model, found: &Findings) {
     }
 }
 
-/// What a device breaks, and the behaviours that it lacks by that, all of them
+/// A rule or a promise that a device breaks, and all behaviours that it lacks by that
 const BROKEN: &[(&str, &[&str])] = &[
     ("no name", &["a_device_has_a_name_and_caps", "a_device_is_named_after_its_interface"]),
     ("no elements", &["a_device_has_a_name_and_caps"]),
@@ -212,7 +212,7 @@ const BROKEN: &[(&str, &[&str])] = &[
     ("a destroyed queue pair sends", &["sends_under_way_go_with_their_queue_pair"]),
 ];
 
-/// What a device breaks that many messages show, and the behaviours that are about it
+/// A rule or a promise that a device breaks and many messages show, and the behaviours that are about it
 const SHOWN_BY_MANY: &[(&str, &[&str])] = &[
     (
         "one number",

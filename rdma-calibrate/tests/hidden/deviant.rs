@@ -59,7 +59,7 @@ fn macs(net: &Net, broken: &'static str) -> [Mac; 2] {
     })
 }
 
-/// What a calibration finds
+/// The findings of a calibration
 pub(crate) fn found(broken: &'static str) -> Findings {
     let run = Sim::new().sanitize(false).run(async |net| {
         let (asks, answers) = net.tcp();
@@ -70,7 +70,7 @@ pub(crate) fn found(broken: &'static str) -> Findings {
     run.value.0.unwrap_or_else(|error| panic!("{broken}: {error}"))
 }
 
-/// What comes of the behaviours alone
+/// The verdicts on the behaviours alone
 pub(crate) fn conformed(broken: &'static str) -> Vec<Behaviour> {
     let run = Sim::new().model(model(broken)).sanitize(false).run(async |net| {
         let (asks, answers) = net.tcp();
@@ -96,7 +96,7 @@ fn model(broken: &str) -> Model {
     model
 }
 
-/// What the device states
+/// The limits that the device states
 fn caps(of: &Caps, broken: &str) -> Caps {
     let mut caps = of.clone();
     match broken {
@@ -110,7 +110,7 @@ fn caps(of: &Caps, broken: &str) -> Caps {
     caps
 }
 
-/// What all objects of a host know
+/// The state that all objects of a host share
 #[derive(Default)]
 struct Shared {
     counted: AtomicU32,
@@ -122,7 +122,7 @@ struct Shared {
     alive: Mutex<Option<SimQueuePair>>,
 }
 
-/// What is known of a region
+/// The address of a region and its key
 struct Region {
     base: u64,
     len: u64,
@@ -137,7 +137,7 @@ impl Region {
     }
 }
 
-/// What is known of a queue pair
+/// The history of a queue pair
 #[derive(Default)]
 struct Known {
     peer: Option<QpAddress>,

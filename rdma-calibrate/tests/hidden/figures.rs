@@ -1,4 +1,4 @@
-//! Whether the round trips and the rates of a calibration are those of the device
+//! Judge of round trips and rates: those of a calibration are those of the device
 
 use rdma_calibrate::{Findings, Goodput};
 use rdma_sim::Model;
@@ -76,13 +76,13 @@ pub(crate) fn assert_figures(seed: u64, secret: &Model, found: &Findings) {
     }
 }
 
-/// What the latest wake-up takes in addition
+/// The time that the latest wake-up takes in addition
 fn late_ns(model: &Model) -> f64 {
     let t = &model.timing;
     if t.cpu && t.wake_tail_one_in > 0 { f64::from(t.wake_tail_ns) } else { 0.0 }
 }
 
-/// What late wake-ups take in addition, on average of all
+/// The time that late wake-ups take in addition, on average of all
 fn tail_ns(model: &Model) -> f64 {
     late_ns(model) / 2.0 / f64::from(model.timing.wake_tail_one_in.max(1))
 }

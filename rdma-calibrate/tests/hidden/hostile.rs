@@ -1,4 +1,4 @@
-//! What a peer may ask that no calibration asks
+//! Requests of a peer that no calibration makes
 
 use std::time::Duration;
 
@@ -19,15 +19,14 @@ fn requests() -> Vec<Vec<String>> {
     let mut all = vec![
         // Without a queue pair.
         own(&[r#"{"recv":{"first":0,"count":1,"len":8}}"#]),
-        own(&[r#"{"send":{"len":8}}"#, r#"{"received":{"count":1}}"#, r#""take""#, r#""keep""#]),
-        own(&[r#"{"flow":{"count":1,"len":8,"depth":1,"window":1,"is_both_ways":true}}"#]),
+        own(&[r#"{"relay":{"len":8}}"#, r#"{"received":{"count":1}}"#, r#""take""#, r#""keep""#]),
         // More memory, cables and frames than there are.
         own(&[
             &format!(r#"{{"make":{{"cable":0,"frames":{},"len":{HUGE}}}}}"#, u32::MAX),
-            r#"{"send":{"len":70000000}}"#,
+            r#"{"relay":{"len":70000000}}"#,
         ]),
         own(&[&format!(r#"{{"make":{{"cable":{HUGE},"frames":1,"len":1}}}}"#)]),
-        own(&[r#"{"make":{"cable":0,"frames":1,"len":1}}"#, r#"{"send":{"len":2}}"#]),
+        own(&[r#"{"make":{"cable":0,"frames":1,"len":1}}"#, r#"{"relay":{"len":2}}"#]),
     ];
     // Lengths, counts and slots beyond the memory.
     for (first, count, len) in
@@ -36,17 +35,18 @@ fn requests() -> Vec<Vec<String>> {
         all.push(after_make(format!(r#"{{"recv":{{"first":{first},"count":{count},"len":{len}}}}}"#)));
     }
     for len in [HUGE, 65537, 1 << 32, 1 << 33] {
-        all.push(after_make(format!(r#"{{"send":{{"len":{len}}}}}"#)));
         all.push(after_make(format!(r#"{{"recv_late":{{"len":{}}}}}"#, len.saturating_mul(32))));
         all.push(after_make(format!(r#"{{"echo":{{"rounds":2,"len":{len}}}}}"#)));
         all.push(after_make(format!(r#"{{"relay":{{"len":{len}}}}}"#)));
         all.push(after_make(format!(r#"{{"credits":{{"rounds":1,"len":{len}}}}}"#)));
     }
-    for (count, depth, window) in [(0, 1, 1), (1, 0, 1), (1, 1, 0), (HUGE, HUGE, HUGE)] {
-        let flow =
-            format!(r#"{{"count":{count},"len":8,"depth":{depth},"window":{window},"is_both_ways":true}}"#);
-        all.push(after_make(format!(r#"{{"flow":{flow}}}"#)));
-        all.push(vec![MAKE.to_owned(), r#""keep""#.to_owned(), format!(r#"{{"flows":{flow}}}"#)]);
+    for (there, back, depth, window) in
+        [(0, 1, 1, 1), (1, 1, 0, 1), (1, 1, 1, 0), (1, HUGE, 1, HUGE), (HUGE, HUGE, HUGE, HUGE)]
+    {
+        let flow = format!(
+            r#"{{"flow":{{"there":{there},"back":{back},"len":8,"depth":{depth},"window":{window}}}}}"#
+        );
+        all.push(vec![MAKE.to_owned(), r#""keep""#.to_owned(), flow]);
     }
     // Memory that is registered again and again.
     all.push(

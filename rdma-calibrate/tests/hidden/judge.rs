@@ -1,4 +1,4 @@
-//! Whether a calibration has found the truth
+//! Judge of a calibration: it has found the truth
 
 use rdma_calibrate::{Findings, Goodput, PLAN, UNCHECKED_RULES, checked_rules};
 use rdma_core::FRAME;
@@ -8,7 +8,7 @@ use rdma_sim::{LineRate, Model, Timing};
 
 use crate::devices::cables;
 
-/// Which value of a field programs see on a device, if they see it; of several that they cannot tell apart, the one that is reported
+/// The value of a field that programs see on a device, if they see it; of several that they cannot tell apart, the one that is reported
 fn visible(field: &str, model: &Model) -> Option<String> {
     let truth = of(model);
     let is = |field: &str, word: &str| truth.value(field).as_deref() == Some(word);
@@ -73,7 +73,7 @@ fn wedges_at(model: &Model) -> Option<(u32, usize)> {
     })
 }
 
-/// Whether the port is wedged before this of the transitions that may fail
+/// True if the port is wedged before this of the transitions that may fail
 fn is_wedged_before(model: &Model, attempt: usize) -> bool {
     wedges_at(model).is_some_and(|(_, last)| last < attempt)
 }
@@ -88,7 +88,7 @@ fn accepts_least(model: &Model) -> u32 {
     least.min(model.caps.max_queue_frames)
 }
 
-/// Whether programs see a time of a device
+/// True if programs see a time of a device
 fn is_time_visible(field: &str, model: &Model) -> bool {
     match field.trim_start_matches("timing.") {
         "frame_ns" => takes_time(model),
@@ -111,13 +111,13 @@ fn is_time_visible(field: &str, model: &Model) -> bool {
     }
 }
 
-/// Whether the capacity of a queue that refuses nothing shows in the longest receive
+/// True if the capacity of a queue that refuses nothing shows in the longest receive
 fn shows_capacity(model: &Model) -> bool {
     let longest = (model.caps.max_message / 4096).min(model.caps.max_queue_frames);
     model.rules.queue_unit == QueueUnit::Frames && accepts_least(model) < longest
 }
 
-/// Whether verbs of set-up and teardown take time
+/// True if verbs of set-up and teardown take time
 fn takes_verb_time(model: &Model) -> bool {
     model.timing.verbs_take_time || model.timing.cpu
 }
@@ -129,18 +129,18 @@ pub(crate) fn of(model: &Model) -> Profile {
     profile
 }
 
-/// Whether bytes take time, by the rate of the cable or by a bound
+/// True if bytes take time, by the rate of the cable or by a bound
 fn takes_time(model: &Model) -> bool {
     model.timing.line_rate || model.timing.mac_bytes_per_us > 0
 }
 
-/// Whether sends complete so early that their messages cannot have left, however short those are
+/// True if sends complete so early that their messages cannot have left, however short those are
 fn shows_hand_off(model: &Model) -> bool {
     let (t, message) = (&model.timing, occupied(model, 8));
     model.rules.send_completion == SendCompletion::HandOff && t.doorbell_ns.min(t.propagation_ns) < message
 }
 
-/// How long a message occupies the transmitter
+/// The time for which a message occupies the transmitter
 pub(crate) fn occupied(model: &Model, len: usize) -> u64 {
     let t = &model.timing;
     let line = |len| {
@@ -153,7 +153,7 @@ pub(crate) fn occupied(model: &Model, len: usize) -> u64 {
     first + (len as u64).div_ceil(FRAME as u64).saturating_sub(1) * line(FRAME).max(bound(FRAME))
 }
 
-/// What a frame takes, and what a message takes beside its bytes, as the times between messages show it
+/// The time of a frame, and that of a message beside its bytes, as the times between messages show it
 fn frame_and_message(model: &Model) -> [f64; 2] {
     let [short, frame, two] = [8, FRAME, 2 * FRAME].map(|len| occupied(model, len) as f64);
     let share = LineRate::TB5.wire_bytes(8) as f64 / LineRate::TB5.wire_bytes(FRAME) as f64;

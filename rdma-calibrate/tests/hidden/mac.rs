@@ -58,7 +58,7 @@ fn on_host<T: Send + 'static>(
     async { ended.await.expect("no host ends") }
 }
 
-/// How both sides ended, and what they left behind
+/// The ends of both sides, and the objects that they left
 pub(crate) struct Ended {
     pub(crate) asked: Result<Findings, CalibrateError>,
     pub(crate) served: Result<(), CalibrateError>,

@@ -138,7 +138,7 @@ fn a_port_that_is_wedged_is_named_with_the_remedy() {
     }
 }
 
-/// What the page says of each verb, and of what the profile holds
+/// The figures of the page on verbs, and the constants of the profile
 fn verb_times(found: &Findings) -> (Vec<&(&'static str, String)>, [u64; 6]) {
     let verbs =
         ["opening", "closing", "creation", "destruction", "transition", "registration", "deregistration"];

@@ -128,7 +128,7 @@ impl Calibration {
         assert_found(self.seed, &model, &self.found(), HIDDEN);
     }
 
-    /// What was found, once the process has ended
+    /// The findings, once the process has ended
     fn found(mut self) -> Profile {
         let is_done = self.process.wait().unwrap().success() && self.found.exists();
         assert!(is_done, "seed {}: {}", self.seed, fs::read_to_string(&self.log).unwrap());

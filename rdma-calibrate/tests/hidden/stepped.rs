@@ -14,7 +14,7 @@ use libloading::Library;
 use rdma_core::{BlockingCall, Runtime, Time, Timer};
 use tokio::io::{self, AsyncRead, AsyncWrite, ReadBuf};
 
-/// How long a stream takes
+/// The latency of a stream
 const LATENCY: Duration = Duration::from_micros(150);
 
 /// The clock of a provider with `RDMA_SIM_CLOCK=stepped`
@@ -184,7 +184,7 @@ pub(crate) struct SteppedStream {
     outgoing: Arc<Mutex<OneWay>>,
 }
 
-/// What one end has written and the other one has not read
+/// The bytes that one end has written and the other one has not read
 #[derive(Default)]
 struct OneWay {
     /// Each with the timer that expires when it arrives.

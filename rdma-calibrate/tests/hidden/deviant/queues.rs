@@ -91,7 +91,7 @@ impl CompletionQueue for DeviantCq {
 }
 
 impl DeviantCq {
-    /// What the device says of requests that have completed, and does with their memory
+    /// Changes requests that have completed, and their memory, as the device does
     fn change(&self, completions: &mut [Completion]) {
         let last = self.shared.last_byte.load(Ordering::Relaxed);
         if self.broken == STRAY_WRITE && !completions.is_empty() && !last.is_null() {
@@ -153,7 +153,7 @@ impl DeviantQp {
         sgl.iter().map(real).collect()
     }
 
-    /// Whether a send is lost without a word
+    /// True if a send is lost without an error
     fn loses(&self) -> bool {
         let queue_pairs = self.shared.queue_pairs();
         let own = &queue_pairs[&self.address.qpn];
@@ -166,7 +166,7 @@ impl DeviantQp {
         }
     }
 
-    /// What is refused although the simulated device has it
+    /// The refusal of a request that the simulated device accepts
     fn refuses(&self, id: WrId, sgl: &[Sge], is_send: bool) -> Option<Cause> {
         let queue_pairs = self.shared.queue_pairs();
         let own = &queue_pairs[&self.address.qpn];
@@ -187,7 +187,7 @@ impl DeviantQp {
         is_refused.then_some(Cause::QueueFull)
     }
 
-    /// Whether a refusal is not passed on, so that the request is lost
+    /// True if a refusal is not passed on, so that the request is lost
     fn swallows(&self, cause: &Cause, is_send: bool) -> bool {
         let is_early = self.qp().is_ok_and(|qp| qp.state() != QpState::ReadyToSend);
         match (self.broken, cause) {
