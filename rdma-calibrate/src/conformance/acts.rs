@@ -102,6 +102,8 @@ pub(crate) enum Refusal {
     Verb(Error),
     /// The device did what no device may, or the request is none of this program
     Unexpected(String),
+    /// So many transitions to RTR have failed at this end that no more are made
+    TooManyFailures(String),
 }
 
 impl From<Error> for Refusal {
@@ -112,7 +114,10 @@ impl From<Error> for Refusal {
 
 impl From<CalibrateError> for Refusal {
     fn from(error: CalibrateError) -> Self {
-        Self::Unexpected(error.to_string())
+        match error {
+            CalibrateError::FailedTransitions(_) => Self::TooManyFailures(error.to_string()),
+            error => Self::Unexpected(error.to_string()),
+        }
     }
 }
 

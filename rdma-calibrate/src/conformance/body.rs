@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rdma_bare::BareQp;
 use rdma_core::{
-    AnyDevice, Caps, Completion, Device as _, FRAME, Opcode, PortState, QpAddress, QpCapacity, QpState,
-    Status, Transition,
+    AnyDevice, Caps, Completion, Device as _, Error, FRAME, Opcode, PortState, QpAddress, QpCapacity,
+    QpState, Status, Transition,
 };
 
 use super::acts::{Act, Acted, Queues, Refusal};
@@ -63,6 +63,7 @@ impl<'a, 'b> Body<'a, 'b> {
         acted.map_err(|refusal| match refusal {
             Refusal::Verb(error) => Stop::Verb(error),
             Refusal::Unexpected(why) => Stop::Unexpected(why),
+            Refusal::TooManyFailures(why) => Stop::Skipped(why.into()),
         })
     }
 
@@ -141,6 +142,11 @@ impl<'a, 'b> Body<'a, 'b> {
 
     pub(super) async fn connect_to_address(&mut self, qp: Qp, peer: QpAddress) -> Result<(), Stop> {
         self.act(qp.end, qp.number, Act::Connect { peer }).await.map(drop)
+    }
+
+    /// Connects a queue pair of this side that is none of [`Act`]s
+    pub(super) fn connect_beside(&mut self, connect: impl FnOnce() -> Result<(), Error>) -> Result<(), Stop> {
+        self.lab.transitions.attempt(|| connect().map_err(Stop::from))
     }
 
     pub(super) async fn modify(&mut self, qp: Qp, to: Transition) -> Result<(), Stop> {

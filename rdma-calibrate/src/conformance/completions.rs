@@ -79,7 +79,7 @@ pub(super) async fn polling_returns_at_most_what_fits(body: &mut Body<'_, '_>) -
     const MESSAGES: usize = 5;
     let peer = body.make(1, 16, 4096).await?;
     let mut raw = Raw::new(&body.device(), 64, 16, FRAME, 0)?;
-    raw.connect(&peer.address)?;
+    body.connect_beside(|| raw.connect(&peer.address))?;
     body.connect_to_address(peer, raw.address()).await?;
     let mut out = [Completion::default(); 2];
     ensure_eq!(raw.poll(&mut out)?, 0, "completions of an empty queue");
@@ -162,7 +162,7 @@ pub(super) async fn one_queue_serves_two_queue_pairs(body: &mut Body<'_, '_>) ->
     let mut other = one.beside(16, 2 * FRAME)?;
     let peers = [body.make(1, 16, 2 * FRAME).await?, body.make(1, 16, 2 * FRAME).await?];
     for (station, peer) in [&mut one, &mut other].into_iter().zip(peers) {
-        station.connect(&peer.address)?;
+        body.connect_beside(|| station.connect(&peer.address))?;
         body.connect_to_address(peer, station.address()).await?;
         station.recv(0..64)?;
     }

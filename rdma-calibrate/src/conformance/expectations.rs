@@ -88,21 +88,26 @@ pub(crate) struct Mode {
     pub(crate) failing_transitions: Result<(), &'static str>,
     /// That of the error state
     pub(crate) error_state: Result<(), &'static str>,
+    /// That which opens the device until there are no more protection domains
+    pub(crate) all_domains: Result<(), &'static str>,
 }
 
 impl Mode {
     /// The body as a stage of a calibration
-    pub(crate) const STAGE: Self = Self {
-        failing_transitions: Err(
-            "two transitions to RTR fail by it; the experiments on failures know of the first",
-        ),
-        error_state: Err("the stage of the error state has it"),
-    };
+    pub(crate) fn stage(options: &Options) -> Self {
+        Self {
+            failing_transitions: Err(
+                "two transitions to RTR fail by it; the experiments on failures know of the first",
+            ),
+            error_state: Err("the stage of the error state has it"),
+            ..Self::alone(options)
+        }
+    }
 
     /// The body alone
     pub(crate) fn alone(options: &Options) -> Self {
         let risks = if options.risk_reboot { Ok(()) } else { Err(NOT_RISKED) };
-        Self { failing_transitions: risks, error_state: risks }
+        Self { failing_transitions: risks, error_state: risks, all_domains: risks }
     }
 }
 

@@ -107,7 +107,7 @@ behaviours! {
     states: the_error_state_is_seen;
 }
 
-/// Tries every behaviour, and notes what came of it
+/// Tries every behaviour, and notes its verdict; once too many transitions to RTR of this side have failed, the others are skipped
 pub(crate) async fn run(lab: &mut Lab<'_>, mode: Mode) -> Result<Vec<Behaviour>, CalibrateError> {
     let mut found = Vec::with_capacity(BEHAVIOURS.len());
     let expectations = lab.machine.expectations().unwrap_or_else(|| match lab.device.caps().one_sided {
@@ -117,6 +117,11 @@ pub(crate) async fn run(lab: &mut Lab<'_>, mode: Mode) -> Result<Vec<Behaviour>,
     });
     let mut body = Body::new(lab, expectations, mode);
     for name in BEHAVIOURS.iter().copied() {
+        if let Err(error) = body.lab.transitions.require() {
+            let verdict = Verdict::Skipped(error.to_string().into());
+            found.push(Behaviour { name, rule: rules::of(name), verdict });
+            continue;
+        }
         let ended = run_one(name, &mut body).await;
         let closed = body.close_all().await;
         let ended = ended.and(closed);

@@ -17,7 +17,7 @@ const MOMENT: Duration = Duration::from_millis(1);
 pub(super) async fn posted_receives_go_with_their_queue_pair(body: &mut Body<'_, '_>) -> Outcome {
     let peer = body.make(1, 64, 4096).await?;
     let mut raw = Raw::new(&body.device(), 64, 64, 20 * 64, PATTERN)?;
-    raw.connect(&peer.address)?;
+    body.connect_beside(|| raw.connect(&peer.address))?;
     body.connect_to_address(peer, raw.address()).await?;
     for slot in 0..20 {
         raw.recv(slot, slot as usize * 64..slot as usize * 64 + 64)?;
@@ -40,7 +40,7 @@ pub(super) async fn sends_under_way_go_with_their_queue_pair(body: &mut Body<'_,
     body.needs(LEN)?;
     let peer = body.make(1, 511, 64 * FRAME).await?;
     let mut raw = Raw::new(&body.device(), 64, 511, LEN, PATTERN)?;
-    raw.connect(&peer.address)?;
+    body.connect_beside(|| raw.connect(&peer.address))?;
     body.connect_to_address(peer, raw.address()).await?;
     body.recv(peer, 1, 0..LEN).await?;
     raw.send(1, 0..LEN)?;

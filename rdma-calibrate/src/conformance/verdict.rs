@@ -55,6 +55,7 @@ impl From<CalibrateError> for Stop {
             CalibrateError::Status { .. } | CalibrateError::Silent { .. } | CalibrateError::PeerFailed(_) => {
                 Self::Unexpected(error.to_string())
             }
+            CalibrateError::FailedTransitions(_) => Self::Skipped(error.to_string().into()),
             error => Self::End(error),
         }
     }

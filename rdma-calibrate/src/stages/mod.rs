@@ -46,12 +46,16 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
 }
 
 /// The conformance body, without what leaves something behind, and the rules that it shows
-async fn conform(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+///
+/// # Errors
+///
+/// [`CalibrateError::FailedTransitions`] if so many transitions to RTR have failed by it that no other experiment may connect.
+async fn conform(lab: &mut Lab<'_>, options: &Options) -> Result<(), CalibrateError> {
     lab.ask(Request::Drop).await?;
-    let behaviours = conformance::run(lab, Mode::STAGE).await?;
+    let behaviours = conformance::run(lab, Mode::stage(options)).await?;
     conformance::rules::enter(&mut lab.findings, &behaviours);
     lab.findings.behaviours = behaviours;
-    Ok(())
+    lab.transitions.require().inspect_err(|_| lab.report())
 }
 
 /// Experiments of one kind
@@ -107,7 +111,7 @@ impl Stage {
             Self::Delivery => delivery::run(lab).await,
             Self::Limits => limits::run(lab, options.risk_reboot).await,
             Self::Queues => queues::run(lab).await,
-            Self::Conformance => conform(lab).await,
+            Self::Conformance => conform(lab, options).await,
             Self::Failing => failing::run(lab).await,
             Self::ErrorState => memory::after_error(lab),
             Self::IdleDeath if lab.findings.wedged.is_some() => {

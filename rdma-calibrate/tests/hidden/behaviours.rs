@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use rdma_calibrate::{BEHAVIOURS, Behaviour, Findings, Verdict, checked_rules};
+use rdma_calibrate::{BEHAVIOURS, Behaviour, Findings, Options, Verdict, checked_rules};
 use rdma_sim::rules::{QueueUnit, RingOverflow};
 use rdma_sim::{Model, catalogue};
 
-use crate::deviant::{NO_MEMORY, STRAY_WRITE, conformed, found};
+use crate::deviant::{NO_MEMORY, STRAY_WRITE, conformed, conformed_with, found};
 use crate::mac::calibrated;
 
 /// Behaviours that a calibration leaves out, because of what they leave behind
@@ -309,7 +309,7 @@ fn a_rule_that_a_device_breaks_is_named_in_the_page_once() {
 fn a_rule_whose_behaviours_are_left_out_is_not_tested() {
     let mut model = Model::tb5();
     model.caps.send_waits_for_receive = false;
-    let found = calibrated(model, 1, rdma_calibrate::Options::default()).asked.unwrap();
+    let found = calibrated(model, 1, Options::default()).asked.unwrap();
     assert_eq!(failed(&found.behaviours), Vec::<&Behaviour>::new());
     for rule in ["own-pace", "peer-readiness"] {
         assert!(found.untested_rules.contains(&(rule, "no send of the device waits".to_owned())));
@@ -344,4 +344,40 @@ fn a_write_where_nothing_was_posted_is_found() {
         let Verdict::Failed(why) = verdict else { continue };
         assert!(why.contains("the device wrote at "), "{name}: {why}");
     }
+}
+
+/// Regression: transitions that fail on the side that asks were not counted, so that the body made dozens of them.
+///
+/// Catches a body that goes on after three failures of a side, and behaviours that count as lacking because none was tried.
+#[test]
+fn the_body_ends_after_three_transitions_of_a_side_have_failed() {
+    for broken in ["nothing connects", "peer: nothing connects"] {
+        let behaviours = conformed(broken);
+        let failures = failed(&behaviours);
+        assert_eq!(failures.len(), 3, "{broken}: {failures:#?}");
+        let last = failures.last().unwrap().name;
+        let after = behaviours.iter().skip_while(|behaviour| behaviour.name != last).skip(1);
+        let is_left = |behaviour: &&Behaviour| match &behaviour.verdict {
+            Verdict::Skipped(why) => why.contains("3 transitions to RTR have failed"),
+            _ => false,
+        };
+        let (left, count) = (after.clone().filter(is_left).count(), after.count());
+        // The peer connects in most behaviours, this side in all that may fail.
+        let is_over = if broken.starts_with("peer") { left > count / 2 } else { left == count };
+        assert!(is_over && count > 40, "{broken}: {left} of {count}: {behaviours:#?}");
+    }
+}
+
+/// Regression: the body opened protection domains until there were no more, although no option asked for that.
+#[test]
+fn no_protection_domains_are_used_up_unless_asked_for() {
+    let behaviours = conformed_with("", &Options::default());
+    let left: Vec<_> = behaviours.iter().filter(|found| found.verdict != Verdict::Passed).collect();
+    let names: Vec<_> = left.iter().map(|found| found.name).collect();
+    assert_eq!(
+        names,
+        ["protection_domains_are_limited", "an_unknown_peer_is_not_found", "the_error_state_is_seen"]
+    );
+    let is_option = |found: &&&Behaviour| matches!(&found.verdict, Verdict::Skipped(why) if why.contains("--risk-reboot"));
+    assert_eq!(left.iter().filter(is_option).count(), 3, "{left:?}");
 }

@@ -72,12 +72,16 @@ pub(crate) fn found(broken: &'static str) -> Findings {
 
 /// The verdicts on the behaviours alone
 pub(crate) fn conformed(broken: &'static str) -> Vec<Behaviour> {
+    conformed_with(broken, &Options::default().with_risk_reboot(true))
+}
+
+/// As [`conformed`], with these options
+pub(crate) fn conformed_with(broken: &'static str, options: &Options) -> Vec<Behaviour> {
     let run = Sim::new().model(model(broken)).sanitize(false).run(async |net| {
         let (asks, answers) = net.tcp();
         let [a, b] = macs(&net, broken);
         let calls = Arc::new(Calls::new(a.runtime()));
-        let options = Options::default().with_risk_reboot(true);
-        join(conform(&a, asks, &options, &calls), serve(&b, answers)).await
+        join(conform(&a, asks, options, &calls), serve(&b, answers)).await
     });
     run.value.0.unwrap_or_else(|error| panic!("{broken}: {error}"))
 }

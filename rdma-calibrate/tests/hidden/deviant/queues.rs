@@ -260,6 +260,9 @@ impl QueuePair for DeviantQp {
             ("rtr-neighbour", Transition::ReadyToReceive { peer }, _) if peer.gid == nowhere() => {
                 return Ok(());
             }
+            ("nothing connects" | "peer: nothing connects", Transition::ReadyToReceive { .. }, _) => {
+                return Err(Error::new(Verb::ModifyQp, Cause::Busy));
+            }
             ("steps", Transition::ReadyToSend, QpState::Init) => return Ok(()),
             ("steps backwards", Transition::Init, QpState::ReadyToSend) => return Ok(()),
             ("reset", Transition::Reset, _) => return Err(Error::new(Verb::ModifyQp, Cause::Busy)),
