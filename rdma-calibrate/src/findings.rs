@@ -85,8 +85,10 @@ pub struct Goodput {
     pub bytes: usize,
     /// The number of messages that were posted at once
     pub depth: usize,
-    /// One way, in GB/s
+    /// To the other side alone, in GB/s
     pub one_way: f64,
+    /// From the other side alone, in GB/s
+    pub back: f64,
     /// Both ways at once: of the slower way, in GB/s
     pub both_ways: f64,
 }
@@ -97,8 +99,10 @@ pub struct Goodput {
 pub struct CableRates {
     /// The numbers of the cables, of which the first of the machine is 0
     pub cables: Vec<usize>,
-    /// The sum of their rates one way, in GB/s
+    /// The sum of their rates to the other side alone, in GB/s
     pub one_way: f64,
+    /// The sum of their rates from the other side alone, in GB/s
+    pub back: f64,
     /// The sum of their rates each way, both ways at once: of the slower way, in GB/s
     pub both_ways: f64,
 }

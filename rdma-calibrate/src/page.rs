@@ -124,12 +124,12 @@ impl Findings {
             let [min, p50, p90, p99, max] = ns.map(|ns| ns / 1000.0);
             let _ = writeln!(page, "| {bytes} | {min:.3} | {p50:.3} | {p90:.3} | {p99:.3} | {max:.3} |");
         }
-        page.push_str("\n## Goodput in GB/s\n\n| Bytes | Posted at once | One way | Each way, both at once |\n|---|---|---|---|\n");
-        for Goodput { bytes, depth, one_way, both_ways } in &self.goodput {
-            let _ = writeln!(page, "| {bytes} | {depth} | {one_way:.2} | {both_ways:.2} |");
+        page.push_str("\n## Goodput in GB/s\n\n| Bytes | Posted at once | There alone | Back alone | Each way, both at once |\n|---|---|---|---|---|\n");
+        for Goodput { bytes, depth, one_way, back, both_ways } in &self.goodput {
+            let _ = writeln!(page, "| {bytes} | {depth} | {one_way:.2} | {back:.2} | {both_ways:.2} |");
         }
         for (bytes, why) in &self.goodput_missing {
-            let _ = writeln!(page, "| {bytes} | {why} | | |");
+            let _ = writeln!(page, "| {bytes} | {why} | | | |");
         }
     }
 
@@ -138,10 +138,10 @@ impl Findings {
         if self.cables.is_empty() {
             return;
         }
-        page.push_str("\n## Several cables in GB/s\n\n| Cables at once | One way | Each way, both at once |\n|---|---|---|\n");
-        for CableRates { cables, one_way, both_ways } in &self.cables {
+        page.push_str("\n## Several cables in GB/s\n\n| Cables at once | There alone | Back alone | Each way, both at once |\n|---|---|---|---|\n");
+        for CableRates { cables, one_way, back, both_ways } in &self.cables {
             let numbers: Vec<_> = cables.iter().map(|cable| (cable + 1).to_string()).collect();
-            let _ = writeln!(page, "| {} | {one_way:.2} | {both_ways:.2} |", numbers.join(", "));
+            let _ = writeln!(page, "| {} | {one_way:.2} | {back:.2} | {both_ways:.2} |", numbers.join(", "));
         }
     }
 

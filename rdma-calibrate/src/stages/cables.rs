@@ -40,9 +40,9 @@ pub(super) async fn run(lab: &mut Lab<'_>, stream_time: Duration) -> Result<(), 
         alone += one_way;
         lab.ask(Request::Drop).await?;
         let why = match rates(lab, &flow, BYTES / flow.len, cables, stream_time, STAGE).await {
-            Ok([there, both_ways]) => {
+            Ok([there, back, both_ways]) => {
                 one_way = there;
-                lab.findings.cables.push(CableRates { cables: cables.to_vec(), one_way, both_ways });
+                lab.findings.cables.push(CableRates { cables: cables.to_vec(), one_way, back, both_ways });
                 continue;
             }
             // The peer has fewer cables, or this one leads elsewhere: nothing else is in question.

@@ -57,7 +57,7 @@ pub(super) async fn run(lab: &mut Lab<'_>, stream_time: Duration) -> Result<(), 
     Ok(())
 }
 
-/// Streams messages one way, and both ways at once, for at least `time` each
+/// Streams messages each way alone, and both ways at once, for at least `time` each
 async fn stream(
     lab: &mut Lab<'_>,
     len: usize,
@@ -68,8 +68,8 @@ async fn stream(
     let flow = Flow { there: 0, back: 0, len, depth, window };
     let count = (BYTES / len).max(LEAST);
     match rates(lab, &flow, count, &[0], time, STAGE).await {
-        Ok([one_way, both_ways]) => {
-            lab.findings.goodput.push(Goodput { bytes: len, depth, one_way, both_ways });
+        Ok([one_way, back, both_ways]) => {
+            lab.findings.goodput.push(Goodput { bytes: len, depth, one_way, back, both_ways });
             Ok(())
         }
         // What does not connect once does so no other time.
@@ -91,11 +91,20 @@ fn longest_busy(goodput: &[Goodput]) -> Option<Goodput> {
     goodput.iter().rfind(|row| keeps_busy(row.bytes, row.depth)).copied()
 }
 
-/// The behaviour of a cable whose directions do not carry at their full rate at once, if it is one; `None` if no stream tells
+/// The behaviour of a cable whose directions do not carry at the same full rate, alone and at once, if it is one; `None` if no stream tells
 fn full_duplex(goodput: &[Goodput]) -> Option<Option<String>> {
-    let Goodput { bytes, one_way, both_ways, .. } = longest_busy(goodput)?;
-    let is_less = both_ways < one_way * (1.0 - NOISE);
-    Some(is_less.then(|| {
+    let Goodput { bytes, one_way, back, both_ways, .. } = longest_busy(goodput)?;
+    let is_less = |rate: f64, full: f64| rate < full * (1.0 - NOISE);
+    let is_asymmetric = |row: &&Goodput| {
+        let Goodput { bytes, depth, one_way, back, .. } = **row;
+        keeps_busy(bytes, depth) && is_less(one_way.min(back), one_way.max(back))
+    };
+    if let Some(Goodput { bytes, depth, one_way, back, .. }) = goodput.iter().find(is_asymmetric) {
+        return Some(Some(format!(
+            "messages of {bytes} bytes, {depth} at once, travel at {one_way:.2} GB/s to the other side, and at {back:.2} back"
+        )));
+    }
+    Some(is_less(both_ways, one_way.min(back)).then(|| {
         format!("messages of {bytes} bytes travel at {one_way:.2} GB/s one way, and at {both_ways:.2} each way at once")
     }))
 }
@@ -124,10 +133,21 @@ mod tests {
     /// Catches directions that share the rate of a cable and are said to carry at once.
     #[test]
     fn directions_that_share_a_rate_are_no_full_duplex() {
-        let row = |both_ways| [Goodput { bytes: 1 << 20, depth: 4, one_way: 9.2, both_ways }];
+        let row = |both_ways| [Goodput { bytes: 1 << 20, depth: 4, one_way: 9.2, back: 9.1, both_ways }];
         assert_eq!(full_duplex(&row(9.0)), Some(None));
         let instead = full_duplex(&row(4.6)).flatten().unwrap();
         assert!(instead.contains("9.20 GB/s one way, and at 4.60 each way"), "{instead}");
         assert_eq!(full_duplex(&[]), None);
+    }
+
+    /// Catches a direction that is slower alone and is not named, and one that is blamed on both at once.
+    #[test]
+    fn directions_of_different_rates_are_no_full_duplex() {
+        let instead = |one_way, back| {
+            let row = Goodput { bytes: 65_536, depth: 16, one_way, back, both_ways: 4.6 };
+            full_duplex(&[row, Goodput { bytes: 1 << 20, depth: 1, ..row }]).flatten().unwrap()
+        };
+        assert!(instead(9.2, 4.6).contains("at 9.20 GB/s to the other side, and at 4.60 back"));
+        assert!(instead(4.6, 9.2).contains("at 4.60 GB/s to the other side, and at 9.20 back"));
     }
 }

@@ -68,10 +68,13 @@ impl Room {
     }
 }
 
-/// The ways of a stream, as the numbers of messages there and back of `count` ones: there alone, and both ways at once
-const WAYS: [fn(usize) -> [usize; 2]; 2] = [|count| [count, 0], |count| [count, count]];
+/// The ways of a stream, as the numbers of messages there and back of `count` ones: there alone, back alone, and both ways at once
+///
+/// Also a stream back begins with a message there.
+const WAYS: [fn(usize) -> [usize; 2]; 3] = [|count| [count, 0], |count| [1, count], |count| [count, count]];
 
-/// Streams over these cables at once, for at least `time` each way; the sums of their rates in GB/s, of the slower way of two
+/// Streams over these cables at once, for at least `time` each way; the sums of their rates in GB/s, in the order of [`WAYS`], and of the
+/// slower way of two
 ///
 /// The first stream has `count` messages.
 ///

@@ -381,3 +381,19 @@ fn no_protection_domains_are_used_up_unless_asked_for() {
     let is_option = |found: &&&Behaviour| matches!(&found.verdict, Verdict::Skipped(why) if why.contains("--risk-reboot"));
     assert_eq!(left.iter().filter(is_option).count(), 3, "{left:?}");
 }
+
+/// Regression: streams from the other side alone were not measured, so that a device which sends more slowly was found nowhere.
+///
+/// Catches a direction that is not measured, or measured as the other one.
+#[test]
+fn a_side_that_sends_more_slowly_is_named() {
+    for (broken, is_slower_back) in [("one send at a time", false), ("peer: one send at a time", true)] {
+        let found = found(broken);
+        let row = found.goodput.iter().find(|row| row.bytes == 65_536 && row.depth > 1).unwrap();
+        let [slow, fast] = if is_slower_back { [row.back, row.one_way] } else { [row.one_way, row.back] };
+        assert!(slow < 0.9 * fast && (9.0..9.4).contains(&fast), "{broken}: {row:?}");
+        assert!(found.contradictions().contains(&"full-duplex"), "{broken}: {:?}", found.rules);
+        let rates = format!("at {:.2} GB/s to the other side, and at {:.2} back", row.one_way, row.back);
+        assert!(found.page().contains(&rates), "{broken}: {rates}: {}", found.page());
+    }
+}

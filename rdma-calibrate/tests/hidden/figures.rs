@@ -52,7 +52,7 @@ pub(crate) fn assert_figures(seed: u64, secret: &Model, found: &Findings) {
                 }
                 _ => continue,
             };
-            for rate in [row.one_way, row.both_ways] {
+            for rate in [row.one_way, row.back, row.both_ways] {
                 let what = format!("seed {seed}: GB/s of {} messages of {bytes} bytes at once", row.depth);
                 assert_within(CLOSE, &what, bytes as f64 / expected, rate);
             }
@@ -101,7 +101,9 @@ pub(crate) fn assert_same_figures(seed: u64, device: &Findings, simulated: &Find
             continue;
         };
         let what = format!("seed {seed}: {truth:?}");
-        for (truth, found) in [(truth.one_way, found.one_way), (truth.both_ways, found.both_ways)] {
+        let rates =
+            [(truth.one_way, found.one_way), (truth.back, found.back), (truth.both_ways, found.both_ways)];
+        for (truth, found) in rates {
             assert_within(most, &what, truth, found);
         }
     }

@@ -86,7 +86,8 @@ fn the_page_says_what_contradicts_the_simulator() {
     assert!(page.contains("| `rules.crashes` | false | to decide it ends the process |"), "{page}");
     // A cable carries 9.2 GB/s; the answer takes its part of a short stream.
     assert!(page.contains("| payload rate of full frames, GB/s | 9.20 |"), "{page}");
-    assert!(page.contains("\n| 1048576 | 4 | 9.20 | 9.20 |\n"), "{page}");
+    assert!(page.contains("\n| 1048576 | 4 | 9.20 | 9.20 | 9.20 |\n"), "{page}");
+    assert!(page.contains("| There alone | Back alone | Each way, both at once |"), "{page}");
     assert!(
         page.contains("\n| Bytes | Min | p50 | p90 | p99 | Max |\n|---|---|---|---|---|---|\n| 8 | 11."),
         "{page}"

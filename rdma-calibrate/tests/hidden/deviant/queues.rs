@@ -179,6 +179,7 @@ impl DeviantQp {
                 let posted = if is_send { &own.sends } else { &own.receives };
                 posted.iter().any(|(posted, _)| *posted == id)
             }
+            ("one send at a time" | "peer: one send at a time", true) => !own.sends.is_empty(),
             ("one way at a time", true) => !own.receives.is_empty(),
             ("empty messages", true) => len == 0,
             ("messages of one byte", true) => len == 1,
