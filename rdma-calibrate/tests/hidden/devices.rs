@@ -1,7 +1,7 @@
 //! Devices with random rules and timings, and which of them programs can tell apart
 
 use rdma_sim::profile::Profile;
-use rdma_sim::{Choices, Model, Seeded};
+use rdma_sim::{Choices, LineRate, Model, Seeded};
 
 /// Words that a field may have; those with only one side that programs can live with are not drawn
 const WORDS: &[(&str, &[&str])] = &[
@@ -69,9 +69,23 @@ const COSTS: &[(&str, u32, u32)] = &[
     ("timing.wake_tail_ns", 5_000, 20_000),
 ];
 
-/// The number of cables between the hosts of a device
-pub(crate) fn cables(seed: u64) -> usize {
-    1 + Seeded::new(seed ^ 0xCAB1E).pick(2) as usize
+/// The cables between two hosts
+#[derive(Clone, Copy)]
+pub(crate) struct Cables {
+    pub(crate) count: usize,
+    pub(crate) rate: LineRate,
+}
+
+impl Cables {
+    /// One of Thunderbolt 5
+    pub(crate) const ONE: Self = Self { count: 1, rate: LineRate::TB5 };
+}
+
+/// The cables between the hosts of a device, of which one in three has 40 Gb/s
+pub(crate) fn cables(seed: u64) -> Cables {
+    let mut choices = Seeded::new(seed ^ 0xCAB1E);
+    let count = 1 + choices.pick(2) as usize;
+    Cables { count, rate: if choices.pick(3) == 0 { LineRate::TB4 } else { LineRate::TB5 } }
 }
 
 /// A device with rules and timings drawn at random
@@ -104,6 +118,10 @@ pub(crate) fn secret(seed: u64) -> Model {
     }
     if choices.pick(4) > 0 {
         set(&mut profile, "timing.verbs_take_time", "true");
+    }
+    // Ports of 40 Gb/s have no devices otherwise.
+    if cables(seed).rate == LineRate::TB4 {
+        set(&mut profile, "rules.tb4_devices", "true");
     }
     // A transition that waits takes time for its task only then.
     set(&mut profile, "timing.verbs_block_tasks", "true");

@@ -5,6 +5,7 @@ use rdma_sim::Model;
 use rdma_sim::profile::Decided;
 use rdma_sim::rules::SendCompletion;
 
+use crate::devices::cables;
 use crate::judge::occupied;
 
 /// By how much a figure may differ
@@ -18,7 +19,7 @@ fn assert_within(most: f64, what: &str, truth: f64, found: f64) {
 /// Fails unless the rates are those that follow from the constants of `secret`, which are independent of what was measured, within 5 %
 #[track_caller]
 pub(crate) fn assert_figures(seed: u64, secret: &Model, found: &Findings) {
-    let t = &secret.timing;
+    let (t, rate) = (&secret.timing, cables(seed).rate);
     let way = t.doorbell_ns + t.propagation_ns + t.delivery_ns;
     let latency = (2 * (way + u64::from(t.jitter_ns) + t.send_completion_ns)) as f64;
     let program = t.post_ns + t.wake_ns + t.poll_ns;
@@ -32,7 +33,7 @@ pub(crate) fn assert_figures(seed: u64, secret: &Model, found: &Findings) {
             "seed {seed}: {bytes} bytes: {:?}",
             found.goodput_missing
         );
-        let message = occupied(secret, bytes) as f64;
+        let message = occupied(rate, secret, bytes) as f64;
         // Receives are posted as deep as sends at most, so that the stream waits for none of these.
         let deepest = rows(bytes).map(|row| row.depth).max().unwrap_or(0) as f64;
         for row in rows(bytes) {
@@ -52,16 +53,16 @@ pub(crate) fn assert_figures(seed: u64, secret: &Model, found: &Findings) {
                 }
                 _ => continue,
             };
-            for rate in [row.one_way, row.back, row.both_ways] {
+            for found in [row.one_way, row.back, row.both_ways] {
                 let what = format!("seed {seed}: GB/s of {} messages of {bytes} bytes at once", row.depth);
-                assert_within(CLOSE, &what, bytes as f64 / expected, rate);
+                assert_within(CLOSE, &what, bytes as f64 / expected, found);
             }
         }
     }
     assert_eq!(found.round_trips[0].bytes, 8, "seed {seed}");
     for trips in &found.round_trips {
         assert!(trips.ns.is_sorted(), "seed {seed}: {trips:?}");
-        let message = occupied(secret, trips.bytes) as f64;
+        let message = occupied(rate, secret, trips.bytes) as f64;
         let least = 2.0 * (way as f64 + message + program as f64) + post as f64;
         // A completion of a send keeps the program busy for a moment.
         let busy = if t.cpu { (t.wake_ns + 3 * t.poll_ns) as f64 } else { 0.0 };

@@ -6,10 +6,10 @@ use rdma_sim::profile::{Decided, Profile};
 use rdma_sim::rules::{QueueGrant, QueueUnit, SendCompletion, SourceGid};
 use rdma_sim::{LineRate, Model, Timing};
 
-use crate::devices::cables;
+use crate::devices::{Cables, cables};
 
 /// The value of a field that programs see on a device, if they see it; of several that they cannot tell apart, the one that is reported
-fn visible(field: &str, model: &Model) -> Option<String> {
+fn visible(field: &str, rate: LineRate, model: &Model) -> Option<String> {
     let truth = of(model);
     let is = |field: &str, word: &str| truth.value(field).as_deref() == Some(word);
     let own = truth.value(field).unwrap();
@@ -33,17 +33,17 @@ fn visible(field: &str, model: &Model) -> Option<String> {
         | "rules.reboot_readdresses"
         | "rules.replug_leaks_pds"
         | "rules.surplus_region_crashes"
-        | "rules.tb4_devices"
         | "rules.idle_death"
         | "rules.idle_death_spoils"
         | "rules.spoiled_rtr" => None,
         _ if field.starts_with("timing.") => None,
+        "rules.tb4_devices" => (rate == LineRate::TB4).then_some(own),
         "rules.failed_rtr_wedges" => wedges_at(model).map(|(failed, _)| failed.to_string()),
         "rules.source_gid" if is_wedged_before(model, 1) => None,
         "rules.unresolved" if is_wedged_before(model, 2) => None,
         "rules.frame_match" => (!short).then_some(own),
         // Where bytes take no time, a completion shows only that it came before the message had left.
-        "rules.send_completion" => (is_timed || shows_hand_off(model)).then_some(own),
+        "rules.send_completion" => (is_timed || shows_hand_off(rate, model)).then_some(own),
         "rules.queue_unit" if overflows => shows_capacity.then_some(own),
         "rules.queue_unit" => (!short).then_some(own),
         "rules.queue_grant" if overflows && !shows_capacity => None,
@@ -89,10 +89,10 @@ fn accepts_least(model: &Model) -> u32 {
 }
 
 /// True if programs see a time of a device
-fn is_time_visible(field: &str, model: &Model) -> bool {
+fn is_time_visible(field: &str, rate: LineRate, model: &Model) -> bool {
     match field.trim_start_matches("timing.") {
         "frame_ns" => takes_time(model),
-        "send_completion_ns" => visible("rules.send_completion", model).as_deref() != Some("hand-off"),
+        "send_completion_ns" => visible("rules.send_completion", rate, model).as_deref() != Some("hand-off"),
         "unresolved_rtr_ns" => !is_wedged_before(model, 2),
         "open_ns" | "create_ns" | "register_ns" | "register_page_ns" | "modify_ns" | "teardown_ns" => {
             takes_verb_time(model)
@@ -135,16 +135,16 @@ fn takes_time(model: &Model) -> bool {
 }
 
 /// True if sends complete so early that their messages cannot have left, however short those are
-fn shows_hand_off(model: &Model) -> bool {
-    let (t, message) = (&model.timing, occupied(model, 8));
+fn shows_hand_off(rate: LineRate, model: &Model) -> bool {
+    let (t, message) = (&model.timing, occupied(rate, model, 8));
     model.rules.send_completion == SendCompletion::HandOff && t.doorbell_ns.min(t.propagation_ns) < message
 }
 
 /// The time for which a message occupies the transmitter
-pub(crate) fn occupied(model: &Model, len: usize) -> u64 {
+pub(crate) fn occupied(rate: LineRate, model: &Model, len: usize) -> u64 {
     let t = &model.timing;
     let line = |len| {
-        let ns = if t.line_rate { LineRate::TB5.frame_ns(len) * t.frame_ns } else { 0 };
+        let ns = if t.line_rate { rate.frame_ns(len) * t.frame_ns } else { 0 };
         ns.div_ceil(Timing::DEFAULT_FRAME_NS) * 100 / u64::from(100 - t.ip_percent)
     };
     let bound =
@@ -154,8 +154,8 @@ pub(crate) fn occupied(model: &Model, len: usize) -> u64 {
 }
 
 /// The time of a frame, and that of a message beside its bytes, as the times between messages show it
-fn frame_and_message(model: &Model) -> [f64; 2] {
-    let [short, frame, two] = [8, FRAME, 2 * FRAME].map(|len| occupied(model, len) as f64);
+fn frame_and_message(rate: LineRate, model: &Model) -> [f64; 2] {
+    let [short, frame, two] = [8, FRAME, 2 * FRAME].map(|len| occupied(rate, model, len) as f64);
     let share = LineRate::TB5.wire_bytes(8) as f64 / LineRate::TB5.wire_bytes(FRAME) as f64;
     let longest = model.caps.max_message as usize;
     let frame_ns = if longest < 2 * FRAME { (frame - short) / (1.0 - share) } else { two - frame };
@@ -166,9 +166,9 @@ fn frame_and_message(model: &Model) -> [f64; 2] {
 }
 
 /// The sums of constants that programs see on a device
-fn sums(model: &Model) -> Vec<(&'static str, u64)> {
+fn sums(rate: LineRate, model: &Model) -> Vec<(&'static str, u64)> {
     let t = &model.timing;
-    let message = occupied(model, 8);
+    let message = occupied(rate, model, 8);
     let way = t.doorbell_ns + message + t.propagation_ns + t.delivery_ns;
     let mut sums = vec![("jitter", u64::from(t.jitter_ns)), ("one way", way)];
     if !is_wedged_before(model, 2) {
@@ -200,7 +200,7 @@ fn sums(model: &Model) -> Vec<(&'static str, u64)> {
 /// it is undecided; and of each sum of constants what it is, within 5 %
 #[track_caller]
 pub(crate) fn assert_found(seed: u64, secret: &Model, found: &Profile, hidden: &[&str]) {
-    let text = found.to_toml();
+    let (text, rate) = (found.to_toml(), cables(seed).rate);
     for plan in PLAN {
         let decided = found.decided(plan.field);
         if decided != Some(Decided::Measured) {
@@ -211,16 +211,16 @@ pub(crate) fn assert_found(seed: u64, secret: &Model, found: &Profile, hidden: &
                 plan.field
             );
         }
-        // It takes several cables.
-        if hidden == HAS_CABLES && HAS_CABLES.contains(&plan.field) {
+        // It takes several cables, which are judged by `assert_cables`.
+        if plan.field == OF_CABLES {
             continue;
         }
         // What the times are is judged below, by what programs see of them.
-        if plan.field.starts_with("timing.") && is_time_visible(plan.field, secret) {
+        if plan.field.starts_with("timing.") && is_time_visible(plan.field, rate, secret) {
             assert_eq!(decided, Some(Decided::Measured), "seed {seed}: {}\n{text}", plan.field);
             continue;
         }
-        match visible(plan.field, secret).filter(|_| !hidden.contains(&plan.field)) {
+        match visible(plan.field, rate, secret).filter(|_| !hidden.contains(&plan.field)) {
             Some(value) => {
                 assert_eq!(decided, Some(Decided::Measured), "seed {seed}: {}\n{text}", plan.field);
                 assert_eq!(found.value(plan.field), Some(value), "seed {seed}: {}\n{text}", plan.field);
@@ -235,13 +235,15 @@ pub(crate) fn assert_found(seed: u64, secret: &Model, found: &Profile, hidden: &
     assert_eq!(found.model.timing.verbs_take_time, takes_verb_time(secret), "seed {seed}");
     assert_eq!(found.model.timing.cpu, secret.timing.cpu, "seed {seed}");
     assert_processor(seed, secret, &found.model);
-    let expected = frame_and_message(secret);
+    let expected = frame_and_message(rate, secret);
     let [frame, message] = [found.model.timing.frame_ns, found.model.timing.per_message_ns];
     let mut pairs = vec![("per message", expected[1], message as f64)];
     if takes_time(secret) {
-        pairs.push(("a frame", expected[0], frame as f64));
+        // The constant is that of a cable of 80 Gb/s.
+        let scale = rate.bits_per_second as f64 / LineRate::TB5.bits_per_second as f64;
+        pairs.push(("a frame", expected[0] * scale, frame as f64));
     }
-    let visible = sums(secret).into_iter().zip(sums(&found.model));
+    let visible = sums(rate, secret).into_iter().zip(sums(rate, &found.model));
     pairs.extend(visible.map(|((what, truth), (_, found))| (what, truth as f64, found as f64)));
     for (what, truth, found) in pairs {
         let error = (found - truth).abs();
@@ -250,15 +252,18 @@ pub(crate) fn assert_found(seed: u64, secret: &Model, found: &Profile, hidden: &
     }
 }
 
-/// Stands for a judge of cables that looks at the field beside [`assert_found`]
-pub(crate) const HAS_CABLES: &[&str] = &["timing.mac_bytes_per_us"];
+/// The field that several cables show
+const OF_CABLES: &str = "timing.mac_bytes_per_us";
 
-/// Fails unless the bound of all cables of a host is found, within 5 %, where there are several that streams keep busy
+/// Fails unless the rate of the cables is found, and the bound of all cables of a host is found, within 5 %, where there are several that streams keep busy
 #[track_caller]
 pub(crate) fn assert_cables(seed: u64, secret: &Model, found: &Findings) {
-    let [field] = HAS_CABLES else { unreachable!("it is one field") };
+    let (field, Cables { count, rate }) = (OF_CABLES, cables(seed));
     let decided = found.profile.decided(field);
-    if cables(seed) < 2 {
+    assert_eq!(found.port.bits_per_second, rate.bits_per_second, "seed {seed}");
+    let link = format!("Link of {} Gb/s", rate.bits_per_second / 1_000_000_000);
+    assert!(found.page().contains(&link), "seed {seed}: {link}");
+    if count < 2 {
         assert!(found.cables.is_empty(), "seed {seed}");
         assert!(found.profile.why(field).unwrap().starts_with("one cable"), "seed {seed}");
     } else if !takes_time(secret) {
@@ -268,7 +273,12 @@ pub(crate) fn assert_cables(seed: u64, secret: &Model, found: &Findings) {
         let is_busy = |row: &Goodput| row.bytes >= 16 * FRAME && row.depth * row.bytes >= 512 << 10;
         assert!(!found.goodput.iter().any(is_busy), "seed {seed}: {:?}", found.profile.why(field));
     } else {
-        let cable = FRAME as f64 * 1000.0 / (occupied(secret, 2 * FRAME) - occupied(secret, FRAME)) as f64;
+        let cable = FRAME as f64 * 1000.0
+            / [2 * FRAME, FRAME]
+                .map(|len| occupied(rate, secret, len) as f64)
+                .into_iter()
+                .reduce(|two, one| two - one)
+                .unwrap();
         let bound = secret.timing.mac_bytes_per_us;
         // A bound beyond what both carry does not show.
         let truth = if bound > 0 && (bound as f64) < 2.0 * cable * 0.95 { bound } else { 0 };

@@ -7,7 +7,9 @@ use futures::channel::oneshot;
 use futures::future::join;
 use rdma_calibrate::{CalibrateError, Findings, Machine, Options, Path, calibrate, serve};
 use rdma_core::{AnyDevice, Error, Runtime, Time};
-use rdma_sim::{Leaks, LineRate, Model, Net, Sim, Topology};
+use rdma_sim::{Leaks, Model, Net, Sim, Topology};
+
+use crate::devices::Cables;
 
 /// The device of a host with the cable of the pair
 #[derive(Clone)]
@@ -68,18 +70,19 @@ pub(crate) struct Ended {
 
 /// Calibrates two Macs of `model`
 pub(crate) fn calibrated(model: Model, seed: u64, options: Options) -> Ended {
-    calibrated_over(1, model, seed, options)
+    calibrated_over(Cables::ONE, model, seed, options)
 }
 
-/// Calibrates two Macs of `model` with so many cables between them
-pub(crate) fn calibrated_over(cables: usize, model: Model, seed: u64, options: Options) -> Ended {
+/// Calibrates two Macs of `model` with these cables between them
+pub(crate) fn calibrated_over(cables: Cables, model: Model, seed: u64, options: Options) -> Ended {
+    let Cables { count, rate } = cables;
     let macs = Topology::new().host("a", 3).host("b", 3);
-    let macs = (0..cables).fold(macs, |macs, port| macs.cable(("a", port), ("b", port), LineRate::TB5));
+    let macs = (0..count).fold(macs, |macs, port| macs.cable(("a", port), ("b", port), rate));
     // The sanitizer poisons the 16 MB of each probe of a queue, which would take most of the time.
     let sim = Sim::new().model(model).topology(macs).seed(seed).sanitize(false);
     let run = sim.try_run(async |net| {
         let (asks, answers) = net.tcp();
-        let [a, b] = ["a", "b"].map(|host| Cabled(Mac(net.clone(), host), cables));
+        let [a, b] = ["a", "b"].map(|host| Cabled(Mac(net.clone(), host), count));
         // Each side is a task of its host: in one task, both would share a processor.
         let asked = on_host(&net, "a", async move { calibrate(&a, asks, &options).await });
         let served = on_host(&net, "b", async move { serve(&b, answers).await });

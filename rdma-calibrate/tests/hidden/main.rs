@@ -19,9 +19,9 @@ use rdma_sim::profile::{Decided, Profile};
 use rdma_sim::rules::SourceGid;
 
 use self::behaviours::assert_behaves;
-use self::devices::{cables, secret};
+use self::devices::{Cables, cables, secret};
 use self::figures::{assert_figures, assert_same_figures};
-use self::judge::{HAS_CABLES, assert_cables, assert_found, assert_rules_hold};
+use self::judge::{assert_cables, assert_found, assert_rules_hold};
 use self::mac::{MOST, calibrated, calibrated_over};
 
 /// Streams last longer where the processor of a device is late at times
@@ -38,7 +38,7 @@ fn assert_recovers(seeds: std::ops::Range<u64>) {
         ended.served.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         assert!(ended.leaks.is_empty(), "seed {seed}: {}", ended.leaks);
         assert!(ended.time.as_nanos() <= MOST.as_nanos() as u64, "seed {seed}: {:?}", ended.time);
-        assert_found(seed, &model, &found.profile, HAS_CABLES);
+        assert_found(seed, &model, &found.profile, &[]);
         assert_cables(seed, &model, &found);
         assert_rules_hold(&found);
         assert_behaves(seed, &model, &found);
@@ -58,8 +58,10 @@ fn two_hundred_devices_are_recovered() {
 fn the_profile_predicts_round_trips_and_goodput() {
     for seed in 0..20 {
         let (model, options) = (secret(seed), options(&secret(seed)));
-        let found = calibrated(model, seed, options).asked.unwrap();
-        let simulated = calibrated(found.profile.model.clone(), seed, options).asked.unwrap();
+        let cables = Cables { count: 1, ..cables(seed) };
+        let found = calibrated_over(cables, model, seed, options).asked.unwrap();
+        let simulated = found.profile.model.clone();
+        let simulated = calibrated_over(cables, simulated, seed, options).asked.unwrap();
         assert_same_figures(seed, &found, &simulated);
     }
 }

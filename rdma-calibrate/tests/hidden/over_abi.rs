@@ -9,6 +9,12 @@
 //! [`SteppedRuntime`] advances it, from one event or timer to the next, once neither side has anything to do. The stream between the
 //! sides is slower than the cable, as every real one: what a side says that it has posted has reached the other device by then.
 //!
+//! The costs of the processor are not found over the C ABI, and have to be reported as undecided. A program in C runs on a real processor,
+//! whose time is none of the stepped clock, and posts and polls of the provider advance no virtual clock. A provider that advanced it would
+//! delay both sides by the costs of each, because they are tasks of one process, with one clock. A runtime that took the costs itself would
+//! test its own arithmetic, and step from poll to poll: the library polls all the time, so that each millisecond of waiting would take ten
+//! thousands of steps. For the same reason nothing wakes a task here, and a late wake-up is not seen.
+//!
 //! Two fields differ from the device's own: the library refuses requests with several elements itself, so that `rules.multi_sge` must be
 //! reported as undecided, and the provider asks for no more alignment than that of a page of this system, 4096.
 //!
@@ -33,8 +39,8 @@ use rdma_sim::profile::{Decided, Profile};
 use rdma_tb5::{OpenError, OpenOptions, PollPolicy, Provider, VerbsDevice};
 
 use crate::behaviours::assert_behaves;
-use crate::devices::secret;
-use crate::judge::{assert_found, assert_rules_hold, of};
+use crate::devices::{Cables, cables, secret};
+use crate::judge::{assert_cables, assert_found, assert_rules_hold, of};
 use crate::mac::MOST;
 use crate::stepped::SteppedRuntime;
 
@@ -42,6 +48,8 @@ use crate::stepped::SteppedRuntime;
 const FOUND: &str = "RDMA_CALIBRATE_FOUND";
 /// The environment variable that asks for the experiments that have to be asked for
 const ASKED_FOR: &str = "RDMA_CALIBRATE_ASKED_FOR";
+/// The environment variable that numbers the device
+const SEED: &str = "RDMA_SIM_SEED";
 /// The fields that the library decides itself
 const HIDDEN: &[&str] = &["rules.multi_sge"];
 
@@ -109,23 +117,24 @@ impl Calibration {
     /// Calibrates a device of `model`, with the optional experiments if `asked_for` says something
     fn start(folder: &FilePath, seed: u64, model: &Model, asked_for: &str) -> Self {
         let file = |name| folder.join(format!("{seed}.{name}"));
-        let [profile, found, log] = ["secret", "found", "log"].map(file);
+        let [profile, topology, found, log] = ["secret", "cables.toml", "found", "log"].map(file);
         fs::write(&profile, of(model).to_toml()).unwrap();
+        let Cables { count, rate } = cables(seed);
+        let gbps = rate.bits_per_second / 1_000_000_000;
+        let cables = format!("shape = 'pair'\nports = 3\ncables = {count}\ngbps = {gbps}\n");
+        fs::write(&topology, cables).unwrap();
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", "over_abi::a_calibration_in_a_process_of_its_own", "--ignored"]);
-        command.env("RDMA_SIM_CLOCK", "stepped").env("RDMA_SIM_SEED", seed.to_string());
-        command.env("RDMA_SIM_PROFILE", profile).env(FOUND, &found).env(ASKED_FOR, asked_for);
+        command.env("RDMA_SIM_CLOCK", "stepped").env(SEED, seed.to_string());
+        command.env("RDMA_SIM_PROFILE", profile).env("RDMA_SIM_TOPOLOGY", topology);
+        command.env(FOUND, &found).env(ASKED_FOR, asked_for);
         let output = File::create(&log).unwrap();
         command.stderr(output.try_clone().unwrap()).stdout(output);
         Self { seed, process: command.spawn().unwrap(), found, log }
     }
 
     fn judge(self) {
-        let mut model = secret(self.seed);
-        model.rules.alignment = model.rules.alignment.min(4096);
-        // The processor of a program in C is a real one, which takes no time of the stepped clock.
-        model.timing.cpu = false;
-        assert_found(self.seed, &model, &self.found(), HIDDEN);
+        assert_found(self.seed, &over_abi(self.seed), &self.found(), HIDDEN);
     }
 
     /// The findings, once the process has ended
@@ -134,6 +143,14 @@ impl Calibration {
         assert!(is_done, "seed {}: {}", self.seed, fs::read_to_string(&self.log).unwrap());
         Profile::load(&self.found).unwrap()
     }
+}
+
+/// The device as a program in C sees it
+fn over_abi(seed: u64) -> Model {
+    let mut model = secret(seed);
+    model.rules.alignment = model.rules.alignment.min(4096);
+    model.timing.cpu = false;
+    model
 }
 
 impl Drop for Calibration {
@@ -147,7 +164,9 @@ impl Drop for Calibration {
 /// A host of the provider, with the options of `tb5 calibrate`
 struct HostOfProvider {
     provider: Arc<Provider>,
-    device: &'static str,
+    /// Its name behind those of its devices
+    host: &'static str,
+    cables: usize,
     runtime: Arc<SteppedRuntime>,
 }
 
@@ -156,11 +175,15 @@ impl Machine for HostOfProvider {
         let options = OpenOptions::new().path_mtu(path.mtu).poll(PollPolicy::SPIN).unguarded();
         let options =
             path.source_index.map_or_else(|| options.clone(), |index| options.clone().source_index(index));
-        let opened = VerbsDevice::open(&self.provider, self.device, options);
-        opened.map(AnyDevice::new).map_err(|error| match error {
-            OpenError::Verbs(error) => error,
-            _ => Error::new(Verb::OpenDevice, Cause::DeviceGone),
-        })
+        self.open_with(0, options)
+    }
+
+    fn cables(&self) -> usize {
+        self.cables
+    }
+
+    fn open_cable(&self, cable: usize) -> Result<AnyDevice, Error> {
+        self.open_with(cable, OpenOptions::new().poll(PollPolicy::SPIN).unguarded())
     }
 
     fn runtime(&self) -> Arc<dyn Runtime> {
@@ -173,6 +196,18 @@ impl Machine for HostOfProvider {
 
     fn hidden(&self) -> &'static [&'static str] {
         HIDDEN
+    }
+}
+
+impl HostOfProvider {
+    /// Opens the device of a cable
+    fn open_with(&self, cable: usize, options: OpenOptions) -> Result<AnyDevice, Error> {
+        let device = format!("rdma_en{}@{}", cable + 2, self.host);
+        let opened = VerbsDevice::open(&self.provider, &device, options);
+        opened.map(AnyDevice::new).map_err(|error| match error {
+            OpenError::Verbs(error) => error,
+            _ => Error::new(Verb::OpenDevice, Cause::DeviceGone),
+        })
     }
 }
 
@@ -189,9 +224,11 @@ fn a_calibration_in_a_process_of_its_own() {
     // SAFETY: this is the simulated provider, which exports verbs.
     let provider = unsafe { Provider::load_from(&library()) }.unwrap();
     let runtime = Arc::new(SteppedRuntime::new(&library()));
-    let [asking, serving] = ["rdma_en2@a", "rdma_en2@b"].map(|device| HostOfProvider {
+    let seed = env::var(SEED).unwrap().parse().unwrap();
+    let [asking, serving] = ["a", "b"].map(|host| HostOfProvider {
         provider: Arc::clone(&provider),
-        device,
+        host,
+        cables: cables(seed).count,
         runtime: Arc::clone(&runtime),
     });
     let [asks, answers] = runtime.streams();
@@ -201,7 +238,8 @@ fn a_calibration_in_a_process_of_its_own() {
     let findings = asked.unwrap_or_else(|error| panic!("{error}"));
     served.unwrap_or_else(|error| panic!("{error}"));
     assert_rules_hold(&findings);
-    assert_behaves(0, &findings.profile.model, &findings);
+    assert_cables(seed, &over_abi(seed), &findings);
+    assert_behaves(seed, &findings.profile.model, &findings);
     if !is_asked {
         let keeps = findings.profile.model.rules.error_keeps_mappings;
         assert!(keeps || runtime.objects() == 0, "the calibration left {} objects", runtime.objects());
