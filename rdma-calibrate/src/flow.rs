@@ -90,10 +90,10 @@ impl Flow {
     }
 }
 
-/// The time from the first message of several streams to the last
-pub(crate) fn span(streams: impl IntoIterator<Item = [Time; 2]>) -> Duration {
-    let ends = streams.into_iter().reduce(|[first, last], [start, end]| [first.min(start), last.max(end)]);
-    ends.map_or(Duration::ZERO, |[first, last]| last - first)
+/// The times from the first message of several streams to the last one of each, by the times of the first and the last message of each
+pub(crate) fn arrivals(streams: &[[Time; 2]]) -> Vec<Duration> {
+    let start = streams.iter().map(|[first, _]| *first).min();
+    streams.iter().map(|[_, last]| start.map_or(Duration::ZERO, |start| *last - start)).collect()
 }
 
 /// Waits for a moment: timers of real runtimes are coarser than a cable is fast, so that time passes by other tasks first

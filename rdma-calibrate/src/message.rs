@@ -42,7 +42,7 @@ pub(crate) enum Request {
     /// Posts a send, and a receive some time after the send has completed; replies before it begins, and then how long that time was
     Relay { len: usize },
     /// Receives a stream over each queue pair that rests, all at once, and sends those back; replies before they begin, and then with the
-    /// time from the first message that arrived to the last
+    /// time from the first message that arrived to the last of each
     Flow(Flow),
     /// Puts the queue pair behind those that rest
     Keep,

@@ -36,7 +36,7 @@ const REBOOT: &str = "it takes a reboot";
 
 /// Every field, with how it is found out; `tb5 calibrate` reports those that were not decided with the reason
 pub const PLAN: &[Plan] = &plan([
-    ("caps.flush_on_error", Unseen("to see it, requests have to be posted that may never complete")),
+    ("caps.flush_on_error", Optional(RISK)),
     ("caps.frame", Unseen("it is a constant of the library")),
     ("caps.max_cq", Decided),
     ("caps.max_cqe", Stated),
@@ -111,7 +111,7 @@ pub const PLAN: &[Plan] = &plan([
     ("timing.cores", Measured),
     ("timing.mac_bytes_per_us", Measured),
     ("timing.ip_percent", Unseen("timing.frame_ns contains what Thunderbolt networking takes")),
-    ("timing.turns", Unseen("it takes several queue pairs that compete")),
+    ("timing.turns", Measured),
 ]);
 
 const fn plan<const N: usize>(entries: [(&'static str, How); N]) -> [Plan; N] {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::conformance::RULES;
 
 /// Rules that stages other than the behaviours decide
-const BY_STAGES: [&str; 2] = ["full-duplex", "rtr-neighbour"];
+const BY_STAGES: [&str; 3] = ["full-duplex", "rtr-neighbour", "turns"];
 
 /// The rules that a calibration checks, by their names in the catalogue: those that behaviours show, and those of other experiments
 pub fn checked_rules() -> BTreeSet<&'static str> {
@@ -36,7 +36,6 @@ pub const UNCHECKED_RULES: &[(&str, &str)] = &[
     ("device-guids", LIBRARY),
     ("device-names", REBOOT),
     ("down-port", CABLE),
-    ("error-state", "the error state may keep regions counted; --risk-reboot asks for that alone"),
     ("frame-credits", "rules.frame_match and rules.queue_unit have what programs see of it"),
     ("gid-index", SETTINGS),
     ("half-connected", RTR),
@@ -44,7 +43,10 @@ pub const UNCHECKED_RULES: &[(&str, &str)] = &[
     ("interface-down", SETTINGS),
     ("lid-psn", LIBRARY),
     ("link-rate", "it takes several cables; the page has the rate of this one"),
-    ("masks", LIBRARY),
+    (
+        "masks",
+        "the traits of the library name a state alone: it sets the attributes of each transition, and asks with no others",
+    ),
     ("no-delivery-receipt", "rules.send_completion has what programs see of it"),
     ("no-ipv4", SETTINGS),
     ("no-loopback", RTR),
@@ -53,7 +55,6 @@ pub const UNCHECKED_RULES: &[(&str, &str)] = &[
     ("peer-stop", PROCESS),
     ("port-and-pkey", LIBRARY),
     ("port-state", SETTINGS),
-    ("queue-space", "a full queue needs completions that are not polled, which may overrun their queue"),
     ("reboot", REBOOT),
     ("replug-stale", CABLE),
     ("roce-room", "it is of network adapters"),
@@ -62,10 +63,6 @@ pub const UNCHECKED_RULES: &[(&str, &str)] = &[
     ("rtr-source", RTR),
     ("sleep", SETTINGS),
     ("timer-path", SETTINGS),
-    (
-        "turns",
-        "queue pairs have to compete for the port, and completions do not show in which order their frames have left",
-    ),
     ("unplug", CABLE),
     ("unplug-silence", CABLE),
     ("wedge", DAMAGE),

@@ -14,7 +14,7 @@ use crate::calls::Calls;
 use crate::conformance::acts::{Act, Acted, Queues, Refusal};
 use crate::control::{Control, Stream};
 use crate::error::CalibrateError;
-use crate::flow::span;
+use crate::flow::arrivals;
 use crate::machine::{Machine, Path};
 use crate::message::{Numbered, Reply, Request};
 use crate::station::{Station, slot};
@@ -243,8 +243,9 @@ impl Answers<'_> {
             }
             Request::Flow(flow) => {
                 let flows = self.resting.iter_mut().map(|station| flow.run(station, STAGE, false));
-                let took = span(try_join_all(flows).await?);
-                return Ok(Reply::Took { nanoseconds: vec![took.as_nanos() as u64] });
+                let ends = arrivals(&try_join_all(flows).await?);
+                let nanoseconds = ends.into_iter().map(|time| time.as_nanos() as u64).collect();
+                return Ok(Reply::Took { nanoseconds });
             }
             Request::Keep => {
                 // As many as the asking side uses; another one asks for no more either.

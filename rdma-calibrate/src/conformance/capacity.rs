@@ -4,7 +4,9 @@
 //! much a queue takes, and requires only that it takes the lesser of what was asked for and what is reported: programs that
 //! keep to that are right on every device.
 
-use rdma_core::{Cause, CompletionQueue as _, Device as _, FRAME, QpCapacity, QpInit};
+use std::time::Duration;
+
+use rdma_core::{Cause, CompletionQueue as _, Device as _, FRAME, QpCapacity, QpInit, Status};
 
 use super::body::{Body, Qp};
 use super::lifecycle::invalid;
@@ -15,6 +17,9 @@ const ASKED: u32 = 7;
 
 /// The memory of a request while a queue is filled
 const SLOT: usize = 64;
+
+/// Within this time a message whose send has completed arrives.
+const MOMENT: Duration = Duration::from_millis(2);
 
 /// The frames that the device may accept for one queue, and one more
 fn most(body: &Body<'_, '_>) -> usize {
@@ -147,6 +152,23 @@ pub(super) async fn a_full_queue_takes_more_after_a_completion(body: &mut Body<'
     body.send(b, 1, 0..8).await?;
     body.received(a).await?;
     body.recv(a, 99, filled * SLOT..filled * SLOT + 8).await
+}
+
+/// One completion is not polled, which no completion queue of the body is too small for
+pub(super) async fn space_returns_before_its_completion_is_polled(body: &mut Body<'_, '_>) -> Outcome {
+    if !body.expectations.is_thunderbolt {
+        return skip("a device of another kind may count what was not polled");
+    }
+    let [a, b] = filled_pair(body).await?;
+    let Ok(filled) = fill_receives(body, a).await else {
+        return skip("the queue of the device does not fill up");
+    };
+    body.send(b, 1, 0..8).await?;
+    ensure_eq!(body.next(b).await?.status, Status::Success, "the send");
+    body.lab.rest(MOMENT).await;
+    body.recv(a, 99, filled * SLOT..filled * SLOT + 8).await?;
+    ensure_eq!(body.received(a).await?.id.0, 0, "the receive that had completed");
+    Ok(())
 }
 
 pub(super) async fn a_send_queue_fills_up(body: &mut Body<'_, '_>) -> Outcome {

@@ -141,6 +141,27 @@ pub(super) async fn a_receive_that_is_too_short_fails(body: &mut Body<'_, '_>) -
     Ok(())
 }
 
+pub(super) async fn the_excess_of_a_message_spoils_the_next_receive(body: &mut Body<'_, '_>) -> Outcome {
+    if !body.expectations.frames_match {
+        return skip("a message need not span the frames of its receive");
+    }
+    body.needs(2 * FRAME)?;
+    let [a, b] = body.pair().await?;
+    for id in 0..2 {
+        body.recv(b, id, id as usize * FRAME..(id as usize + 1) * FRAME).await?;
+    }
+    body.send(a, 1, 0..2 * FRAME).await?;
+    for id in 0..2 {
+        let failed = body.next(b).await?;
+        ensure!(failed.status != Status::Success, "receive {id} took a part of a message for one");
+    }
+    ensure_eq!(body.next(a).await?.status, Status::Success, "the send");
+    body.recv(b, 2, 0..8).await?;
+    body.send(a, 2, 0..8).await?;
+    ensure_eq!(body.next(b).await?.status, Status::Success, "the receive of the next message");
+    Ok(())
+}
+
 pub(super) async fn a_receive_that_is_too_long(body: &mut Body<'_, '_>) -> Outcome {
     body.needs(4 * FRAME)?;
     let [a, b] = body.pair().await?;

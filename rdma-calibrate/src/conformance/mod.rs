@@ -92,7 +92,7 @@ behaviours! {
     capacity: what_was_asked_for_or_reported_fits, queues_deeper_than_the_device_are_refused,
         long_and_short_receives_share_the_queue, a_receive_longer_than_the_queue_is_refused = "queue-depth",
         a_send_longer_than_the_queue_is_refused = "queue-depth", a_full_queue_takes_more_after_a_completion,
-        a_send_queue_fills_up;
+        a_send_queue_fills_up, space_returns_before_its_completion_is_polled = "queue-space";
     data: messages_around_every_boundary_arrive, nothing_arrives_as_nothing, both_directions_work_at_once,
         a_hundred_messages_keep_their_order = "order", no_message_of_a_batch_is_lost = "no-loss",
         sizes_may_change_from_message_to_message, two_queue_pairs_do_not_mix, receives_are_used_in_order,
@@ -100,7 +100,8 @@ behaviours! {
     completions: a_send_completes_under_its_name, a_receive_completes_with_name_length_and_number,
         an_unsignaled_send_is_silent = "unsignaled", sends_complete_in_order = "order",
         polling_returns_at_most_what_fits, an_empty_queue_returns_nothing, names_may_repeat,
-        a_receive_that_is_too_short_fails, a_receive_that_is_too_long, one_queue_serves_two_queue_pairs = "shared-cq";
+        a_receive_that_is_too_short_fails, the_excess_of_a_message_spoils_the_next_receive = "frame-mismatch-spill",
+        a_receive_that_is_too_long, one_queue_serves_two_queue_pairs = "shared-cq";
     teardown: posted_receives_go_with_their_queue_pair, sends_under_way_go_with_their_queue_pair,
         a_peer_that_goes_is_silence, many_pairs_come_and_go_under_load;
     // The last one, because Apple's device keeps the mappings of all that is deregistered later (llama.cpp pull request 27908).

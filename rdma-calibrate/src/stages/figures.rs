@@ -7,6 +7,7 @@ use rdma_sim::profile::Decided;
 
 use super::streams::{LENS, Room, keeps_busy, rates};
 use super::timing::{PINGS, ping};
+use super::turns;
 use crate::error::CalibrateError;
 use crate::findings::{Goodput, RoundTrips};
 use crate::lab::Lab;
@@ -54,7 +55,7 @@ pub(super) async fn run(lab: &mut Lab<'_>, stream_time: Duration) -> Result<(), 
         Some(instead) => lab.findings.rule("full-duplex", instead),
         None => lab.findings.leave_rule("full-duplex", "no stream kept the cable busy".to_owned()),
     }
-    Ok(())
+    turns::run(lab).await
 }
 
 /// Streams messages each way alone, and both ways at once, for at least `time` each

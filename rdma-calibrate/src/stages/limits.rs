@@ -1,6 +1,6 @@
 //! The numbers of objects of a device, and the limits that it states
 
-use rdma_core::{Cause, CompletionQueue as _, Device, Error, FRAME, QpInit};
+use rdma_core::{Caps, Cause, CompletionQueue as _, Device, Error, FRAME, QpInit};
 use rdma_sim::profile::{Decided, Profile};
 
 use crate::error::CalibrateError;
@@ -38,7 +38,46 @@ pub(super) async fn run(lab: &mut Lab<'_>, risks: bool) -> Result<(), CalibrateE
         lab.findings.leave("caps.max_pd", NOT_RISKED);
     }
     state(lab);
+    let Caps { max_cqe, max_queue_frames, .. } = *lab.device.caps();
+    let accepted = largest(max_cqe, |depth| lab.device.create_cq(depth).map(drop));
+    confirm(lab, "caps.max_cqe", max_cqe, accepted);
+    let cq = lab.device.create_cq(16).map_err(fail)?;
+    let create = |frames| cq.create_qp(&QpInit::with_frames(frames)).map(drop);
+    let accepted = largest(max_queue_frames, create);
+    confirm(lab, "caps.max_queue_frames", max_queue_frames, accepted);
     Ok(())
+}
+
+/// The largest number up to the one that is `stated` with which `make` succeeds; the error if it fails with one
+fn largest(stated: u32, mut make: impl FnMut(u32) -> Result<(), Error>) -> Result<u32, Error> {
+    if make(stated).is_ok() {
+        return Ok(stated);
+    }
+    let (mut fits, mut beyond) = (1, stated);
+    make(fits)?;
+    while beyond - fits > 1 {
+        let middle = fits + (beyond - fits) / 2;
+        match make(middle) {
+            Ok(()) => fits = middle,
+            Err(_) => beyond = middle,
+        }
+    }
+    Ok(fits)
+}
+
+/// Enters a stated limit as the device keeps to it
+pub(super) fn confirm(lab: &mut Lab<'_>, field: &'static str, stated: u32, accepted: Result<u32, Error>) {
+    let why = match accepted {
+        Ok(accepted) if accepted == stated => {
+            "the device states it, and accepts as much; the library asks for no more".to_owned()
+        }
+        Ok(accepted) => {
+            lab.findings.decide(field, accepted);
+            format!("the device states {stated}, and refuses more than {accepted}")
+        }
+        Err(error) => format!("the device states it, and fails with less: {error}"),
+    };
+    lab.findings.profile.remark(field, &why);
 }
 
 /// Enters the limits that no experiment looks for as the device states them, and remarks where a count is another one
@@ -51,6 +90,10 @@ fn state(lab: &mut Lab<'_>) {
         let findings = &mut lab.findings;
         let before = findings.profile.value(plan.field).unwrap_or_default();
         match plan.how {
+            How::Unseen(_) | How::Optional(_) if before != stated && device.model.caps.one_sided => {
+                findings.decide(plan.field, stated);
+                findings.profile.remark(plan.field, "the library states it, by the kind of the device");
+            }
             How::Decided | How::Optional(_) => match findings.profile.decided(plan.field) {
                 // Such as more than were counted.
                 Some(Decided::Undecided) => {
@@ -68,7 +111,6 @@ fn state(lab: &mut Lab<'_>) {
                 findings.decide(plan.field, stated);
                 findings.profile.remark(plan.field, "the device states it");
             }
-            // Of another kind than the base, such as a network adapter.
             How::Unseen(_) if before != stated => {
                 findings.decide(plan.field, stated);
                 findings.profile.remark(plan.field, "the library states it, by the kind of the device");

@@ -1,11 +1,12 @@
 //! Registering memory
 
-use rdma_core::CompletionQueue as _;
-use rdma_core::{Access, Cause, Device, Error, QpInit, QueuePair, Transition};
+use rdma_core::{Access, Cause, Device, Error, Status, Transition};
 
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::memory::{ALL_ACCESS, Memory};
+use crate::message::Request;
+use crate::station::{Station, slot};
 
 const STAGE: &str = "registering memory";
 /// The mapping begins at a page of 16 KiB: no coarser alignment shows.
@@ -42,9 +43,9 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     Ok(())
 }
 
-/// Decides whether the error state of a queue pair keeps mappings: one region may stay counted
-pub(super) fn after_error(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
-    let fail = |error| CalibrateError::Verb { stage: "the error state", error };
+/// Decides if the error state of a queue pair keeps mappings, of which one region may stay counted, and if it flushes posted requests
+pub(super) async fn after_error(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+    lab.ask(Request::Drop).await?;
     let max = lab.device.caps().max_mr as usize;
     let fit = |lab: &Lab<'_>| {
         let mut regions = Vec::new();
@@ -56,16 +57,12 @@ pub(super) fn after_error(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         regions.len()
     };
     let before = fit(lab);
+    fail_one(lab).await?;
     if before > max {
         let why = "the device has more regions than it states: one that stays counted does not show";
         lab.findings.leave("rules.error_keeps_mappings", why);
         return Ok(());
     }
-    let cq = lab.device.create_cq(16).map_err(fail)?;
-    let qp = cq.create_qp(&QpInit::with_frames(16)).map_err(fail)?;
-    let region = Memory::register(&lab.device, 0, 4096, ALL_ACCESS).map_err(fail)?;
-    qp.modify(Transition::Error).map_err(fail)?;
-    drop((region, qp, cq));
     // Each registration of this count stays counted, too, if mappings are kept: the first one tells.
     let mut held = Vec::new();
     while held.len() < before
@@ -74,5 +71,31 @@ pub(super) fn after_error(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         held.push(memory);
     }
     lab.findings.decide("rules.error_keeps_mappings", held.len() < before);
+    Ok(())
+}
+
+/// Sets a queue pair with a posted receive to the error state, waits for the end of the receive, and destroys the queue pair
+async fn fail_one(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+    const STAGE: &str = "the error state";
+    const FIELD: &str = "caps.flush_on_error";
+    let fail = |error| CalibrateError::Verb { stage: STAGE, error };
+    let is_early = lab.findings.profile.value("rules.early_receives").as_deref() == Some("from-init");
+    let mut station = if is_early || lab.findings.wedged.is_some() {
+        Station::new(&lab.runtime, &lab.device, 16, 1 << 14).map_err(fail)?
+    } else {
+        lab.pair(STAGE, 16, 1 << 14).await?
+    };
+    let posted = station.recv(slot(0, 8));
+    station.modify(Transition::Error).map_err(fail)?;
+    if let Err(error) = posted {
+        lab.findings.leave(FIELD, &format!("no receive could be posted before: {error}"));
+        return Ok(());
+    }
+    match station.receive_status(STAGE).await {
+        Ok(Status::Success) => lab.findings.leave(FIELD, "a receive for which no message came succeeded"),
+        Ok(_) => lab.findings.decide(FIELD, true),
+        Err(CalibrateError::Silent { .. }) => lab.findings.decide(FIELD, false),
+        Err(error) => return Err(error),
+    }
     Ok(())
 }

@@ -12,6 +12,7 @@ mod processor;
 mod queues;
 mod streams;
 mod timing;
+mod turns;
 mod verbs;
 
 use crate::conformance;
@@ -113,7 +114,7 @@ impl Stage {
             Self::Queues => queues::run(lab).await,
             Self::Conformance => conform(lab, options).await,
             Self::Failing => failing::run(lab).await,
-            Self::ErrorState => memory::after_error(lab),
+            Self::ErrorState => memory::after_error(lab).await,
             Self::IdleDeath if lab.findings.wedged.is_some() => {
                 idle::skip(lab);
                 Ok(())

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rdma_core::{Device, FRAME};
 
+use super::limits::confirm;
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::station::Station;
@@ -67,6 +68,7 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
             lab.findings.decide("rules.queue_unit", if twos == ones { "requests" } else { "frames" });
         }
     }
+    longest_message(lab, &grants).await?;
     match grant(&grants) {
         Some(grant) => lab.findings.decide("rules.queue_grant", grant),
         None if grants.is_empty() => lab.findings.leave("rules.queue_grant", "no receive is refused"),
@@ -124,6 +126,29 @@ async fn longest_accepted(lab: &mut Lab<'_>, frames: u32, most: u32) -> Result<u
         }
     }
     Ok(fits)
+}
+
+/// Confirms the longest message, if a queue holds that: by receives, because no send would ever complete
+async fn longest_message(lab: &mut Lab<'_>, grants: &[(u32, u32)]) -> Result<(), CalibrateError> {
+    const FIELD: &str = "caps.max_message";
+    let stated = lab.device.caps().max_message;
+    let deepest = grants.last().copied();
+    let is_counted = lab.findings.profile.value("rules.queue_unit").as_deref() == Some("frames");
+    let Some((asked, _)) =
+        deepest.filter(|(_, holds)| !is_counted || *holds >= stated.div_ceil(FRAME as u32))
+    else {
+        lab.findings.profile.remark(FIELD, "the device states it; no queue is known to hold such a message");
+        return Ok(());
+    };
+    let mut station = station(lab, asked, BEGINNING + stated as usize).await?;
+    let is_accepted = station.recv(BEGINNING..BEGINNING + stated as usize).is_ok();
+    drop(station);
+    let accepted = match is_accepted {
+        true => stated,
+        false => longest_accepted(lab, asked, stated / FRAME as u32).await? * FRAME as u32,
+    };
+    confirm(lab, FIELD, stated, Ok(accepted));
+    Ok(())
 }
 
 /// The way to grant by which queues accepted so much for so much that was asked

@@ -8,7 +8,7 @@ use rdma_sim::profile::Decided;
 use rdma_sim::rules::{QueueGrant, QueueUnit, SendCompletion};
 
 use crate::error::CalibrateError;
-use crate::flow::span;
+use crate::flow::arrivals;
 use crate::lab::Lab;
 use crate::message::{Flow, Reply, Request};
 use crate::station::Station;
@@ -94,12 +94,9 @@ pub(super) async fn rates(
         let mut count = count;
         loop {
             let counts @ [there, back] = way(count);
-            let rated = once(lab, &Flow { there, back, ..*flow }, cables, stage).await;
-            if let Ok(_) | Err(CalibrateError::Verb { .. } | CalibrateError::PeerFailed(_)) = rated {
-                lab.ask(Request::Drop).await?;
-            }
+            let streamed = once(lab, &Flow { there, back, ..*flow }, cables, stage).await?;
             let is_stream = |(_, count): &(f64, usize)| *count > 1;
-            let ways = rated?.into_iter().zip(counts).filter(is_stream).map(|(rate, _)| rate);
+            let ways = streamed.rates.into_iter().zip(counts).filter(is_stream).map(|(rate, _)| rate);
             *rate = ways.fold(f64::INFINITY, f64::min);
             match longer(count, *rate / cables.len() as f64, flow.len, time) {
                 Some(lasting) => count = lasting,
@@ -116,13 +113,38 @@ fn longer(count: usize, rate: f64, len: usize, time: Duration) -> Option<usize> 
     (count < lasting / 2).then_some(lasting)
 }
 
-/// One stream over each of these cables at once; the sums of the rates there and back, in GB/s
-async fn once(
+/// Streams that have ended
+pub(super) struct Streamed {
+    /// The sums of the rates there and back, in GB/s
+    rates: [f64; 2],
+    /// The time from the first message that arrived there to the last of each stream
+    pub(super) ends: Vec<Duration>,
+}
+
+/// One stream over each of these cables at once, each with queue pairs of its own
+///
+/// # Errors
+///
+/// [`CalibrateError::Verb`] and [`CalibrateError::PeerFailed`] if the device does not carry them; nothing of them is left then.
+pub(super) async fn once(
     lab: &mut Lab<'_>,
     flow: &Flow,
     cables: &[usize],
     stage: &'static str,
-) -> Result<[f64; 2], CalibrateError> {
+) -> Result<Streamed, CalibrateError> {
+    let streamed = attempt(lab, flow, cables, stage).await;
+    if let Ok(_) | Err(CalibrateError::Verb { .. } | CalibrateError::PeerFailed(_)) = streamed {
+        lab.ask(Request::Drop).await?;
+    }
+    streamed
+}
+
+async fn attempt(
+    lab: &mut Lab<'_>,
+    flow: &Flow,
+    cables: &[usize],
+    stage: &'static str,
+) -> Result<Streamed, CalibrateError> {
     let fail = |error| CalibrateError::Verb { stage, error };
     let len = (flow.window + 1) * flow.len;
     let mut stations = Vec::new();
@@ -143,8 +165,10 @@ async fn once(
         (_, Err(gone @ (CalibrateError::PeerGone | CalibrateError::PeerSilent(_)))) => Err(gone),
         (Err(error), _) | (Ok(_), Err(error)) => Err(error),
         (Ok(here), Ok(Reply::Took { nanoseconds })) => {
-            let there = Duration::from_nanos(nanoseconds.first().copied().unwrap_or_default());
-            Ok(flow.rates(cables.len(), [there, span(here)]))
+            let ends: Vec<_> = nanoseconds.into_iter().map(Duration::from_nanos).collect();
+            let last = |ends: &[Duration]| ends.iter().max().copied().unwrap_or_default();
+            let rates = flow.rates(cables.len(), [last(&ends), last(&arrivals(&here))]);
+            Ok(Streamed { rates, ends })
         }
         (Ok(_), Ok(_)) => Err(CalibrateError::NotCalibrate),
     }

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use rdma_calibrate::{BEHAVIOURS, Behaviour, Findings, Options, Verdict, checked_rules};
-use rdma_sim::rules::{QueueUnit, RingOverflow};
+use rdma_sim::profile::Decided;
+use rdma_sim::rules::{FrameMatch, QueueUnit, RingOverflow};
 use rdma_sim::{Model, catalogue};
 
 use crate::deviant::{NO_MEMORY, STRAY_WRITE, conformed, conformed_with, found};
@@ -31,6 +32,9 @@ pub(crate) fn assert_behaves(seed: u64, model: &Model, found: &Findings) {
                         }
                         "the device counts requests, however long" => {
                             model.rules.queue_unit == QueueUnit::Requests
+                        }
+                        "a message need not span the frames of its receive" => {
+                            model.rules.frame_match == FrameMatch::Fits
                         }
                         // Queues have more frames than were asked for.
                         "a queue holds the longest message" => model.caps.max_message < 16 << 20,
@@ -165,7 +169,11 @@ const BROKEN: &[(&str, &[&str])] = &[
     ),
     (
         "a full queue stays full",
-        &["long_and_short_receives_share_the_queue", "a_full_queue_takes_more_after_a_completion"],
+        &[
+            "long_and_short_receives_share_the_queue",
+            "a_full_queue_takes_more_after_a_completion",
+            "space_returns_before_its_completion_is_polled",
+        ],
     ),
     (
         "messages of one byte",
@@ -201,12 +209,25 @@ const BROKEN: &[(&str, &[&str])] = &[
         &[
             "a_full_queue_takes_more_after_a_completion",
             "a_send_queue_fills_up",
+            "space_returns_before_its_completion_is_polled",
             "receives_are_used_in_order",
             "names_may_repeat",
         ],
     ),
-    ("peer: parts of messages", &["a_receive_that_is_too_short_fails", "a_receive_that_is_too_long"]),
-    ("receives may be longer", &["a_receive_that_is_too_long"]),
+    (
+        "peer: parts of messages",
+        &[
+            "a_receive_that_is_too_short_fails",
+            "the_excess_of_a_message_spoils_the_next_receive",
+            "a_receive_that_is_too_long",
+        ],
+    ),
+    ("peer: the excess is lost", &["the_excess_of_a_message_spoils_the_next_receive"]),
+    ("space returns with the poll", &["space_returns_before_its_completion_is_polled"]),
+    (
+        "receives may be longer",
+        &["the_excess_of_a_message_spoils_the_next_receive", "a_receive_that_is_too_long"],
+    ),
     ("shared-cq", &["one_queue_serves_two_queue_pairs"]),
     ("a destroyed queue pair receives", &["posted_receives_go_with_their_queue_pair"]),
     ("a destroyed queue pair sends", &["sends_under_way_go_with_their_queue_pair"]),
@@ -252,17 +273,21 @@ fn failed(behaviours: &[Behaviour]) -> Vec<&Behaviour> {
 fn behaviours_that_a_device_lacks_are_named() {
     assert_eq!(failed(&conformed("")), Vec::<&Behaviour>::new());
     // The stages beside the behaviours have tests of their own.
-    let (mut rules, mut names) = (BTreeSet::from(["full-duplex", "rtr-neighbour"]), BTreeSet::new());
+    let (mut rules, mut names) = (BTreeSet::from(["full-duplex", "rtr-neighbour", "turns"]), BTreeSet::new());
+    let mut wrong = Vec::new();
     for (broken, lacking) in BROKEN.iter().chain(SHOWN_BY_MANY) {
         let behaviours = conformed(broken);
         let failed = failed(&behaviours);
         let found: Vec<_> = failed.iter().map(|behaviour| behaviour.name).collect();
         let is_exact = BROKEN.iter().any(|(exact, _)| exact == broken);
-        assert!(lacking.iter().all(|name| found.contains(name)), "{broken}: {failed:#?}");
-        assert!(!is_exact || found == *lacking, "{broken}: {failed:#?}");
+        if !lacking.iter().all(|name| found.contains(name)) || (is_exact && found != *lacking) {
+            let failed = failed.iter().map(|one| format!("{}: {:?}", one.name, one.verdict));
+            wrong.push((broken, failed.collect::<Vec<_>>()));
+        }
         rules.extend(failed.iter().filter_map(|behaviour| behaviour.rule));
         names.extend(found);
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
     assert_eq!(rules, checked_rules());
     assert_eq!(names, BEHAVIOURS.iter().copied().collect());
 }
@@ -395,5 +420,44 @@ fn a_side_that_sends_more_slowly_is_named() {
         assert!(found.contradictions().contains(&"full-duplex"), "{broken}: {:?}", found.rules);
         let rates = format!("at {:.2} GB/s to the other side, and at {:.2} back", row.one_way, row.back);
         assert!(found.page().contains(&rates), "{broken}: {rates}: {}", found.page());
+    }
+}
+
+/// Catches a limit that is taken from what the device states although it refuses less.
+#[test]
+fn a_device_that_accepts_less_than_it_states_is_found() {
+    let limits = [
+        ("fewer completions", "caps.max_cqe", "8192", "4096"),
+        ("fewer frames", "caps.max_queue_frames", "5095", "4095"),
+        ("shorter messages", "caps.max_message", "16773120", "1048576"),
+    ];
+    for (broken, field, stated, accepted) in limits {
+        let found = found(broken);
+        assert_eq!(found.profile.value(field).as_deref(), Some(accepted), "{broken}");
+        assert_eq!(found.profile.decided(field), Some(Decided::Measured), "{broken}");
+        let why = found.profile.why(field).unwrap();
+        assert!(why.contains(&format!("states {stated}, and refuses more than {accepted}")), "{why}");
+    }
+    let found = found("");
+    for (_, field, ..) in limits {
+        assert!(found.profile.why(field).unwrap().contains("accepts as much"), "{field}");
+    }
+}
+
+/// Catches queue pairs that take no turns and count as very unequal ones.
+#[test]
+fn queue_pairs_that_take_no_turns_are_named() {
+    for (turns, takes_turns) in [(1, true), (3, true), (8, true), (100_000, false)] {
+        let mut model = Model::tb5();
+        model.timing.turns = turns;
+        let found = calibrated(model, 1, Options::default()).asked.unwrap();
+        assert_eq!(found.contradictions().contains(&"turns"), !takes_turns, "{turns}: {:?}", found.rules);
+        let decided = found.profile.decided("timing.turns");
+        assert_eq!(decided == Some(Decided::Measured), takes_turns, "{turns}");
+        if takes_turns {
+            assert_eq!(found.profile.model.timing.turns, turns);
+        } else {
+            assert!(found.page().contains("before the first one has ended"), "{}", found.page());
+        }
     }
 }

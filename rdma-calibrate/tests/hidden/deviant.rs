@@ -109,6 +109,8 @@ fn caps(of: &Caps, broken: &str) -> Caps {
         "fewer completion queues" => caps.max_cq += 20,
         "fewer regions" => caps.max_mr += 20,
         "fewer domains" => caps.max_pd += 20,
+        "fewer completions" => caps.max_cqe *= 2,
+        "fewer frames" => caps.max_queue_frames += 1000,
         _ => (),
     }
     caps
@@ -146,6 +148,9 @@ impl Region {
 struct Known {
     peer: Option<QpAddress>,
     has_refused: u32,
+    /// The number of receives that were posted when one more was refused
+    full_at: Option<usize>,
+    has_failed_receive: bool,
     posts: u32,
     /// The name and the address of each request that has not completed
     sends: VecDeque<(WrId, Sge)>,

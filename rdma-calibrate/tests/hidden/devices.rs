@@ -5,6 +5,7 @@ use rdma_sim::{Choices, LineRate, Model, Seeded};
 
 /// Words that a field may have; those with only one side that programs can live with are not drawn
 const WORDS: &[(&str, &[&str])] = &[
+    ("caps.flush_on_error", &["true", "false"]),
     ("rules.alignment", &["1", "64", "4096", "16384"]),
     ("rules.boundary", &["true", "false"]),
     ("rules.completion_events", &["true", "false"]),
@@ -113,6 +114,7 @@ pub(crate) fn secret(seed: u64) -> Model {
         let value = if choices.pick(2) == 0 { 0 } else { values[choices.pick(4) as usize] };
         set(&mut profile, field, &value.to_string());
     }
+    set(&mut profile, "timing.turns", ["1", "1", "2", "4", "8"][choices.pick(5) as usize]);
     if choices.pick(8) == 0 {
         set(&mut profile, "timing.line_rate", "false");
     }

@@ -183,6 +183,24 @@ fn the_error_state_is_looked_at_if_asked_for() {
     }
 }
 
+/// Both sides of the switch, wherever a queue pair takes receives from, and by the option alone.
+#[test]
+fn flushes_of_the_error_state_are_looked_for_if_asked_for() {
+    use rdma_sim::rules::EarlyReceives::{FromInit, FromReadyToReceive};
+
+    for (flushes, early) in [(true, FromInit), (false, FromInit), (true, FromReadyToReceive)] {
+        let mut model = Model::tb5();
+        (model.caps.flush_on_error, model.rules.early_receives) = (flushes, early);
+        let found = calibrated(model.clone(), 1, Options::default().with_risk_reboot(true)).asked.unwrap();
+        assert_eq!(found.profile.decided("caps.flush_on_error"), Some(Decided::Measured));
+        assert_eq!(found.profile.model.caps.flush_on_error, flushes);
+        let found = calibrated(model, 1, Options::default()).asked.unwrap();
+        assert_eq!(found.profile.decided("caps.flush_on_error"), Some(Decided::Undecided));
+        let why = found.profile.why("caps.flush_on_error").unwrap();
+        assert!(why.contains("--risk-reboot"), "{why}");
+    }
+}
+
 /// Takes an hour or two of the device's time, by the option alone; catches a bound that is not refined.
 #[test]
 fn idle_death_is_found_if_asked_for() {
