@@ -124,7 +124,7 @@ impl Findings {
             let [min, p50, p90, p99, max] = ns.map(|ns| ns / 1000.0);
             let _ = writeln!(page, "| {bytes} | {min:.3} | {p50:.3} | {p90:.3} | {p99:.3} | {max:.3} |");
         }
-        page.push_str("\n## Goodput in GB/s\n\n");
+        page.push_str("\n## Goodput in GB/s\n\nThere is from this side to the other one, and back from the other one to this side.\n\n");
         page.push_str("| Bytes | Posted at once | There alone | Back alone | Each way, both at once |\n|---|---|---|---|---|\n");
         for Goodput { bytes, depth, one_way, back, both_ways } in &self.goodput {
             let _ = writeln!(page, "| {bytes} | {depth} | {one_way:.2} | {back:.2} | {both_ways:.2} |");

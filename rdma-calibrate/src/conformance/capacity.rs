@@ -154,7 +154,7 @@ pub(super) async fn a_full_queue_takes_more_after_a_completion(body: &mut Body<'
     body.recv(a, 99, filled * SLOT..filled * SLOT + 8).await
 }
 
-/// One completion is not polled, which no completion queue of the body is too small for
+/// Leaves one completion unpolled, which overruns no completion queue
 pub(super) async fn space_returns_before_its_completion_is_polled(body: &mut Body<'_, '_>) -> Outcome {
     if !body.expectations.is_thunderbolt {
         return skip("a device of another kind may count what was not polled");

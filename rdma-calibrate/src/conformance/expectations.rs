@@ -88,7 +88,7 @@ pub(crate) struct Mode {
     pub(crate) failing_transitions: Result<(), &'static str>,
     /// That of the error state
     pub(crate) error_state: Result<(), &'static str>,
-    /// That which opens the device until there are no more protection domains
+    /// The behaviour that opens the device until there are no more protection domains
     pub(crate) all_domains: Result<(), &'static str>,
 }
 

@@ -1,7 +1,7 @@
 //! Two queue pairs that send at once: their turns at the transmitter
 //!
-//! Of two streams of as many frames, the first one ends when the second one has sent all frames for which it got a turn meanwhile: with N
-//! frames in a row for each of the second, a part of 1 / N. The rest takes as long as it does alone, and N follows from that time.
+//! Both have the same number of frames. If the first one sends N frames in a row for each frame of the second, the second one has sent 1 / N
+//! of its frames when the first one ends. The others then take as long as they do alone, and N follows from that time.
 
 use rdma_core::{Device as _, FRAME};
 
