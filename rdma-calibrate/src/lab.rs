@@ -11,12 +11,12 @@ use crate::calls::Calls;
 use crate::control::{Control, PATIENCE, Stream};
 use crate::error::CalibrateError;
 use crate::findings::Findings;
-use crate::machine::{Machine, Path};
+use crate::machine::{Machine, Path, ViewOfC};
 use crate::message::{Numbered, Reply, Request};
 use crate::serve::{open, require_active};
 use crate::station::Station;
 use crate::transitions::Transitions;
-use crate::watched::open_watched;
+use crate::watched::{open_watched, watch};
 
 /// The interval at which this side tells the peer that it is there, while this side waits
 const ALIVE: Duration = Duration::from_secs(20);
@@ -205,9 +205,10 @@ impl Lab<'_> {
         open_watched(&self.calls, || self.machine.open_cable(cable)).map(Arc::new)
     }
 
-    /// True if the backend decides `field` itself
-    pub(crate) fn is_hidden(&self, field: &str) -> bool {
-        self.machine.hidden().contains(&field)
+    /// Opens the device once more as programs in C see it
+    pub(crate) fn open_for_c(&self) -> Option<Result<ViewOfC, Error>> {
+        let opened = self.calls.during("alloc_pd", || self.machine.open_for_c());
+        opened.map(|view| view.map(|view| ViewOfC { device: watch(view.device, &self.calls), ..view }))
     }
 }
 

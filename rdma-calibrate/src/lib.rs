@@ -33,7 +33,7 @@ pub use self::conformance::expectations::Expectations;
 pub use self::conformance::verdict::{Behaviour, Verdict};
 pub use self::error::{CalibrateError, PeerFailure};
 pub use self::findings::{CableRates, Findings, Goodput, RoundTrips, RuleFinding};
-pub use self::machine::{Machine, Path};
+pub use self::machine::{Machine, Path, ViewOfC};
 pub use self::options::Options;
 pub use self::plan::{How, PLAN, Plan};
 pub use self::rule_plan::{UNCHECKED_RULES, checked_rules};

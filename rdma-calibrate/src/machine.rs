@@ -58,10 +58,20 @@ pub trait Machine: Send + Sync {
         None
     }
 
-    /// The fields that the backend decides itself, before the device is asked: `rules.multi_sge`
-    fn hidden(&self) -> &'static [&'static str] {
-        &[]
+    /// Opens the device as programs in C see it; `None` if there is no such view, as of a simulated device without the provider
+    fn open_for_c(&self) -> Option<Result<ViewOfC, Error>> {
+        None
     }
+}
+
+/// A device, and what programs in C see of it beside the traits
+pub struct ViewOfC {
+    /// The device, of which each completion queue reports to a completion channel and asks for one event
+    pub device: AnyDevice,
+    /// The number of entries of the GID table, set or not
+    pub gid_table_len: u32,
+    /// Takes the events that have come to the completion channel, and returns how many there were
+    pub completion_events: Box<dyn FnMut() -> Result<u32, Error> + Send>,
 }
 
 /// Attributes of the transition to RTR

@@ -18,8 +18,12 @@ pub(crate) fn open_watched(
     calls: &Arc<Calls>,
     open: impl FnOnce() -> Result<AnyDevice, Error>,
 ) -> Result<AnyDevice, Error> {
-    let inner = calls.during("alloc_pd", open)?;
-    Ok(AnyDevice::new(Watched::new(inner, "dealloc_pd", calls)))
+    calls.during("alloc_pd", open).map(|device| watch(device, calls))
+}
+
+/// Notes each verb of an open device in `calls`
+pub(crate) fn watch(device: AnyDevice, calls: &Arc<Calls>) -> AnyDevice {
+    AnyDevice::new(Watched::new(device, "dealloc_pd", calls))
 }
 
 /// A device or one of its objects

@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 use rdma_core::{Access, Caps, Cause, Device, Error, Gid, PortState, PortStatus, Verb};
 use rdma_verbs_abi::{constants, lanes, megabits_per_lane};
 
+use crate::completion_events::CompletionEvents;
 use crate::completion_queue::VerbsCompletionQueue;
 use crate::context::OpenContext;
 use crate::memory_region::VerbsMemoryRegion;
@@ -59,6 +60,20 @@ impl VerbsDevice {
             return Err(OpenError::NoSuchDevice { name: name.to_owned(), known: provider.devices()? });
         };
         Ok(Self { shared: Arc::new(DeviceShared::new(context?, name, options)?), name: name.to_owned() })
+    }
+
+    /// The completion events of the device, if it was opened with [`OpenOptions::completion_channel`]
+    pub fn completion_events(&self) -> Option<CompletionEvents> {
+        CompletionEvents::of(&self.shared)
+    }
+
+    /// The number of entries of the GID table, set or not
+    ///
+    /// # Errors
+    ///
+    /// The [`Error`] of the provider.
+    pub fn gid_table_len(&self) -> Result<u32, Error> {
+        Ok(self.shared.context.port()?.gid_tbl_len.try_into().unwrap_or(0))
     }
 }
 

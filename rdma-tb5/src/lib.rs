@@ -20,6 +20,7 @@
 #![cfg(unix)]
 
 mod backoff;
+mod completion_events;
 mod completion_queue;
 mod context;
 mod device;
@@ -40,6 +41,7 @@ mod tests;
 mod transition;
 
 pub use backoff::PollPolicy;
+pub use completion_events::CompletionEvents;
 pub use completion_queue::VerbsCompletionQueue;
 pub use device::VerbsDevice;
 pub use inspect::DeviceInfo;

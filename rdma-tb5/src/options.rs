@@ -17,6 +17,7 @@ pub struct OpenOptions {
     pub(crate) trust_destroy: Option<bool>,
     pub(crate) source_index: Option<u8>,
     pub(crate) is_unguarded: bool,
+    pub(crate) has_channel: bool,
 }
 
 impl Default for OpenOptions {
@@ -27,6 +28,7 @@ impl Default for OpenOptions {
             trust_destroy: None,
             source_index: None,
             is_unguarded: false,
+            has_channel: false,
         }
     }
 }
@@ -52,11 +54,20 @@ impl OpenOptions {
         Self { source_index: Some(index), ..self }
     }
 
-    /// Leaves it to the provider to refuse what does not fit its queues, and memory with too few rights or across a 4 GiB boundary
+    /// Leaves it to the provider to refuse what does not fit its queues, requests of two elements, and memory with too few rights or across a
+    /// 4 GiB boundary
     ///
     /// For experiments that find out what the provider refuses: some were reported to accept more than they hold and to damage data.
     pub fn unguarded(self) -> Self {
         Self { is_unguarded: true, ..self }
+    }
+
+    /// Creates a completion channel, to which the completion queues of the device report
+    ///
+    /// For experiments, with [`VerbsDevice::completion_events`](crate::VerbsDevice::completion_events): Apple's provider exports the
+    /// functions, and nobody has published that an event arrived. Tasks poll all the same.
+    pub fn completion_channel(self) -> Self {
+        Self { has_channel: true, ..self }
     }
 
     /// How tasks wait for completions

@@ -11,6 +11,7 @@ use spin::mutex::SpinMutex;
 use spin::relax::Yield;
 
 use crate::backoff::Backoff;
+use crate::completion_events::Channel;
 use crate::errno;
 use crate::port_watch::SILENCE;
 use crate::posted_frames::PostedFrames;
@@ -58,11 +59,12 @@ impl PolledCq {
         if depth == 0 || depth > max {
             return fail(Invalid::CqDepth { depth, max }.into());
         }
-        let (context, no_channel) = (&device.context, null_mut());
+        let context = &device.context;
+        let channel = device.channel.as_ref().map_or(null_mut(), Channel::as_ptr);
         errno::clear();
-        // SAFETY: the context is open; no completion channel is used.
+        // SAFETY: the context is open, and the channel, if there is one, is of the same context.
         let cq = unsafe {
-            (context.provider.ibv_create_cq)(context.as_ptr(), depth as c_int, null_mut(), no_channel, 0)
+            (context.provider.ibv_create_cq)(context.as_ptr(), depth as c_int, null_mut(), channel, 0)
         };
         let Some(cq) = NonNull::new(cq) else {
             return fail(errno::creation_cause(
@@ -72,7 +74,11 @@ impl PolledCq {
             ));
         };
         let backoff = Backoff::new(device.options.poll);
-        Ok(Self { device, cq, backoff, polling: SpinMutex::default() })
+        let queue = Self { device, cq, backoff, polling: SpinMutex::default() };
+        if let Some(channel) = &queue.device.channel {
+            channel.arm(&queue.device.context, cq)?;
+        }
+        Ok(queue)
     }
 
     pub(crate) fn as_ptr(&self) -> *mut Cq {

@@ -1,7 +1,7 @@
 //! A verbs provider, loaded at run time
 #![allow(unsafe_code, reason = "loads a library and calls its functions")]
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -137,6 +137,10 @@ provider! {
     required ibv_destroy_qp: fn(*mut Qp) -> c_int;
     optional ibv_query_device: fn(*mut Context, *mut DeviceAttr) -> c_int;
     optional ibv_query_qp: fn(*mut Qp, *mut QpAttr, c_int, *mut QpInitAttr) -> c_int;
+    optional ibv_create_comp_channel: fn(*mut Context) -> *mut CompChannel;
+    optional ibv_destroy_comp_channel: fn(*mut CompChannel) -> c_int;
+    optional ibv_get_cq_event: fn(*mut CompChannel, *mut *mut Cq, *mut *mut c_void) -> c_int;
+    optional ibv_ack_cq_events: fn(*mut Cq, c_uint);
     optional rdma_sim_profile: fn(*mut c_char, usize) -> usize;
 }
 

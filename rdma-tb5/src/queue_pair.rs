@@ -1,6 +1,7 @@
 //! Queue pairs behind the traits
 #![allow(unsafe_code, reason = "calls the functions of the provider")]
 
+use std::ffi::c_int;
 use std::fmt;
 use std::ptr::{NonNull, null_mut};
 
@@ -18,6 +19,8 @@ use crate::transition::{self, Local};
 
 /// More frames than a queue holds anywhere.
 const UNGUARDED: u32 = 1 << 14;
+/// The most elements of a request, which an unguarded device passes on.
+const MAX_SGE: usize = 2;
 
 /// A queue pair of a [`VerbsDevice`](crate::VerbsDevice)
 ///
@@ -117,29 +120,33 @@ impl VerbsQueuePair {
         self.qp.ok_or(Error { verb, cause: Cause::Invalid(Invalid::Destroyed) })
     }
 
-    /// Prepares a post: the queue pair, the only element of the request, and the frames that it spans
+    /// Prepares a post: the queue pair, the elements of the request, and the frames that it spans
     #[inline]
-    fn prepare<'a>(
+    fn prepare(
         &self,
         verb: Verb,
         queue: &PostedFrames,
-        sgl: &'a [Sge],
-    ) -> Result<(NonNull<Qp>, &'a Sge, u32), Error> {
+        sgl: &[Sge],
+    ) -> Result<(NonNull<Qp>, [rdma_verbs_abi::Sge; MAX_SGE], u32), Error> {
         let qp = self.alive(verb)?;
         let device = &*self.cq.device;
         device.watch.check(verb, || device.context.is_up())?;
-        let [sge] = sgl else {
-            return Err(Error::new(verb, Invalid::SgeCount { count: sgl.len(), max: 1 }.into()));
+        let (elements, len) = match sgl {
+            [sge] => ([abi_element(sge), rdma_verbs_abi::Sge::default()], u64::from(sge.len)),
+            [first, second] if device.options.is_unguarded => {
+                ([first, second].map(abi_element), u64::from(first.len) + u64::from(second.len))
+            }
+            _ => return Err(Error::new(verb, Invalid::SgeCount { count: sgl.len(), max: 1 }.into())),
         };
-        let max = device.caps.max_message;
-        if sge.len > max {
-            return Err(Error::new(verb, Cause::MessageTooLong { len: sge.len.into(), max: max.into() }));
+        let max = device.caps.max_message.into();
+        if len > max {
+            return Err(Error::new(verb, Cause::MessageTooLong { len, max }));
         }
-        let span = frames(sge.len as usize) as u32;
+        let span = frames(len as usize) as u32;
         if !queue.fits(span) {
             return Err(full(queue, span, verb));
         }
-        Ok((qp, sge, span))
+        Ok((qp, elements, span))
     }
 }
 
@@ -188,8 +195,7 @@ impl QueuePair for VerbsQueuePair {
     #[inline]
     unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
         let queue = &self.in_flight.send;
-        let (qp, sge, span) = self.prepare(Verb::PostSend, queue, request.sgl)?;
-        let mut element = abi_element(sge);
+        let (qp, mut elements, span) = self.prepare(Verb::PostSend, queue, request.sgl)?;
         let (opcode, wr) = match request.op {
             SendOp::Write { remote_addr, rkey } => {
                 (constants::WR_RDMA_WRITE, [remote_addr, rkey.0.into(), 0, 0])
@@ -208,8 +214,8 @@ impl QueuePair for VerbsQueuePair {
         let mut request = SendWr {
             wr_id: request.id.0,
             next: null_mut(),
-            sg_list: &raw mut element,
-            num_sge: 1,
+            sg_list: elements.as_mut_ptr(),
+            num_sge: request.sgl.len() as c_int,
             opcode,
             send_flags: if request.signaled { constants::SEND_SIGNALED } else { 0 },
             imm_data: 0,
@@ -232,10 +238,13 @@ impl QueuePair for VerbsQueuePair {
     #[inline]
     unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
         let queue = &self.in_flight.recv;
-        let (qp, sge, span) = self.prepare(Verb::PostRecv, queue, request.sgl)?;
-        let mut element = abi_element(sge);
-        let mut request =
-            RecvWr { wr_id: request.id.0, next: null_mut(), sg_list: &raw mut element, num_sge: 1 };
+        let (qp, mut elements, span) = self.prepare(Verb::PostRecv, queue, request.sgl)?;
+        let mut request = RecvWr {
+            wr_id: request.id.0,
+            next: null_mut(),
+            sg_list: elements.as_mut_ptr(),
+            num_sge: request.sgl.len() as c_int,
+        };
         queue.post(span, true);
         let mut bad = null_mut();
         // SAFETY: as in `post_send`.

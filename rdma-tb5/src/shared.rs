@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use rdma_core::{Caps, Cause, Error, Gid, Resource, Verb};
 use rdma_verbs_abi::{Pd, PollCq, PortAttr, PostRecv, PostSend, constants};
 
+use crate::completion_events::Channel;
 use crate::context::OpenContext;
 use crate::errno;
 use crate::open_error::OpenError;
@@ -24,6 +25,8 @@ pub(crate) struct DeviceShared {
     pub(crate) options: OpenOptions,
     /// The GID table when the device was opened; none but on Apple's device.
     gids: Vec<Gid>,
+    /// Of a device for experiments; destroyed before the context is closed.
+    pub(crate) channel: Option<Channel>,
     /// Closed after the protection domain is deallocated.
     pub(crate) context: OpenContext,
 }
@@ -50,6 +53,7 @@ impl DeviceShared {
         }
         let is_apple = cfg!(target_os = "macos") || name.starts_with("rdma_en");
         let caps = query_caps(&context, &port, is_apple);
+        let channel = options.has_channel.then(|| Channel::new(&context)).transpose()?;
         errno::clear();
         // SAFETY: the context is open.
         let pd = unsafe { (context.provider.ibv_alloc_pd)(context.as_ptr()) };
@@ -59,7 +63,7 @@ impl DeviceShared {
         };
         let watch = PortWatch::new(is_apple);
         let gids = if is_apple { context.gids() } else { Vec::new() };
-        Ok(Self { post_send, post_recv, poll_cq, watch, pd, is_apple, caps, options, gids, context })
+        Ok(Self { post_send, post_recv, poll_cq, watch, pd, is_apple, caps, options, gids, channel, context })
     }
 
     /// The entry of the GID table to connect from: the first that maps an IPv4 address, or else the first that is set
@@ -114,6 +118,7 @@ impl Drop for DeviceShared {
         // device, unkillable until the machine restarts.
         if self.is_apple && self.has_lost_link() {
             tracing::warn!("a protection domain stays allocated, because the link was lost");
+            std::mem::forget(self.channel.take());
             return self.context.keep();
         }
         // SAFETY: queue pairs, completion queues and regions keep this, and are gone; the context is still open.

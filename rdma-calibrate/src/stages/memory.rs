@@ -21,11 +21,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     if alone.is_err() {
         register(lab, 0, ALL_ACCESS).map_err(fail)?;
     }
-    if lab.is_hidden("rules.local_write_alone") {
-        lab.findings.leave("rules.local_write_alone", "the library asks for more rights if it has to");
-    } else {
-        lab.findings.decide("rules.local_write_alone", alone.is_ok());
-    }
+    lab.findings.decide("rules.local_write_alone", alone.is_ok());
     let access = if alone.is_ok() { Access::LOCAL_WRITE } else { ALL_ACCESS };
     let offsets =
         std::iter::successors(Some(1), |offset| Some(offset * 2)).take_while(|offset| *offset < COARSEST);

@@ -14,6 +14,7 @@ mod streams;
 mod timing;
 mod turns;
 mod verbs;
+mod view_of_c;
 
 use crate::conformance;
 use crate::conformance::expectations::Mode;
@@ -70,6 +71,7 @@ enum Stage {
     Cables,
     Verbs,
     Delivery,
+    ViewOfC,
     Limits,
     Queues,
     Conformance,
@@ -79,7 +81,7 @@ enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Memory,
         Self::Connecting,
         // Before the ways of messages, which contain its costs.
@@ -87,6 +89,7 @@ impl Stage {
         Self::Timing,
         Self::Verbs,
         Self::Delivery,
+        Self::ViewOfC,
         Self::Limits,
         Self::Queues,
         // Once it is known what queues hold.
@@ -110,6 +113,7 @@ impl Stage {
             Self::Cables => cables::run(lab, options.stream_time).await,
             Self::Verbs => verbs::run(lab).await,
             Self::Delivery => delivery::run(lab).await,
+            Self::ViewOfC => view_of_c::run(lab).await,
             Self::Limits => limits::run(lab, options.risk_reboot).await,
             Self::Queues => queues::run(lab).await,
             Self::Conformance => conform(lab, options).await,
@@ -133,6 +137,7 @@ impl Stage {
             Self::Cables => "several cables",
             Self::Verbs => "times of verbs",
             Self::Delivery => "delivery",
+            Self::ViewOfC => "what C sees",
             Self::Limits => "limits",
             Self::Queues => "queues",
             Self::Conformance => "behaviours",

@@ -17,6 +17,7 @@ const WORDS: &[(&str, &[&str])] = &[
     ("rules.idle_death", &["never", "1380s", "600s"]),
     ("rules.ipv4_gid_index", &["1", "2"]),
     ("rules.late_registration", &["true", "false"]),
+    ("rules.large_gid_table", &["true", "false"]),
     ("rules.large_mtu", &["true", "false"]),
     ("rules.local_write_alone", &["true", "false"]),
     ("rules.multi_sge", &["refused", "split"]),

@@ -7,10 +7,11 @@ use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
 use rdma_async::TokioRuntime;
 use rdma_calibrate::{
-    CalibrateError, Calls, Expectations, Findings, Machine, Path, calibrate_watched, conform, serve_watched,
+    CalibrateError, Calls, Expectations, Findings, Machine, Path, ViewOfC, calibrate_watched, conform,
+    serve_watched,
 };
 use rdma_core::{AnyDevice, Cause, Error, Runtime, Verb};
-use rdma_tb5::{OpenError, OpenOptions, PollPolicy, Provider, VerbsDevice};
+use rdma_tb5::{CompletionEvents, OpenError, OpenOptions, PollPolicy, Provider, VerbsDevice};
 use serde::Serialize;
 use tokio::net::TcpStream;
 
@@ -86,24 +87,36 @@ impl Machine for RealDevice {
         is_adapter.then_some(Expectations::ADAPTER)
     }
 
-    fn hidden(&self) -> &'static [&'static str] {
-        &["rules.multi_sge"]
+    fn open_for_c(&self) -> Option<Result<ViewOfC, Error>> {
+        Some(self.open_verbs(0, options(Path::default()).completion_channel()).and_then(|device| {
+            let events = device.completion_events();
+            Ok(ViewOfC {
+                gid_table_len: device.gid_table_len()?,
+                device: AnyDevice::new(device),
+                completion_events: Box::new(move || events.as_ref().map_or(Ok(0), CompletionEvents::take)),
+            })
+        }))
+    }
+}
+
+fn options(path: Path) -> OpenOptions {
+    let options = OpenOptions::new().path_mtu(path.mtu).poll(PollPolicy::SPIN).unguarded();
+    match path.source_index {
+        Some(index) => options.source_index(index),
+        None => options,
     }
 }
 
 impl RealDevice {
     fn open_at(&self, cable: usize, path: Path) -> Result<AnyDevice, Error> {
-        let options = OpenOptions::new().path_mtu(path.mtu).poll(PollPolicy::SPIN).unguarded();
-        let options = match path.source_index {
-            Some(index) => options.source_index(index),
-            None => options,
-        };
-        VerbsDevice::open(&self.provider, &self.names[cable], options).map(AnyDevice::new).map_err(|error| {
-            match error {
-                OpenError::Verbs(error) => error,
-                // The device was listed a moment ago.
-                _ => Error::new(Verb::OpenDevice, Cause::DeviceGone),
-            }
+        self.open_verbs(cable, options(path)).map(AnyDevice::new)
+    }
+
+    fn open_verbs(&self, cable: usize, options: OpenOptions) -> Result<VerbsDevice, Error> {
+        VerbsDevice::open(&self.provider, &self.names[cable], options).map_err(|error| match error {
+            OpenError::Verbs(error) => error,
+            // The device was listed a moment ago.
+            _ => Error::new(Verb::OpenDevice, Cause::DeviceGone),
         })
     }
 }

@@ -1,0 +1,40 @@
+//! What only programs in C see
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::CalibrateError;
+use crate::lab::Lab;
+use crate::machine::ViewOfC;
+
+const STAGE: &str = "view of C";
+/// The fields of this stage
+const FIELDS: [&str; 2] = ["rules.completion_events", "rules.large_gid_table"];
+/// The longest GID table that is not large
+const SMALL_GID_TABLE: u32 = 16;
+/// How long an event may come after its completion
+const LATE: Duration = Duration::from_millis(100);
+
+pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+    let Some(view) = lab.open_for_c() else {
+        for field in FIELDS {
+            lab.findings.leave(field, "only programs in C see it, and this device is simulated");
+        }
+        return Ok(());
+    };
+    let fail = |error| CalibrateError::Verb { stage: STAGE, error };
+    let ViewOfC { device, gid_table_len, mut completion_events } = view.map_err(fail)?;
+    lab.findings.decide("rules.large_gid_table", gid_table_len > SMALL_GID_TABLE);
+    let (mut station, peer) = lab.half_pair(STAGE, &Arc::new(device), 64, 1 << 16).await?;
+    station.connect(&peer).map_err(fail)?;
+    lab.recv(1, 8).await?;
+    station.send(8).map_err(fail)?;
+    station.sent(STAGE).await?;
+    let mut count = completion_events().map_err(fail)?;
+    if count == 0 {
+        lab.rest(LATE).await;
+        count = completion_events().map_err(fail)?;
+    }
+    lab.findings.decide("rules.completion_events", count > 0);
+    Ok(())
+}
