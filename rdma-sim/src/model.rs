@@ -81,12 +81,12 @@ impl Model {
         model
     }
 
-    /// As [`tb5`](Self::tb5) on the strict side of every rule that is disputed, or whose extent is not known
+    /// As [`tb5_macos_26_2`](Self::tb5_macos_26_2) on the strict side of every rule that is disputed, or whose extent is not known
     ///
     /// For programs that are to meet no surprise on a Mac; sessions of `rdma-async` run on it. IPv4 addresses are of 192.168.0.0/16,
     /// because one program has reported that those of 169.254.0.0/16 are refused, and stand at index 2 of the GID table.
     pub fn tb5_strict() -> Self {
-        Self { rules: Rules::tb5_strict(), ..Self::tb5() }
+        Self { rules: Rules::tb5_strict(), ..Self::tb5_macos_26_2() }
     }
 
     /// The names of all profiles; the first is the default

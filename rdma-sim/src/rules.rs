@@ -295,6 +295,7 @@ impl Rules {
             ring_overflow: RingOverflow::Corrupts,
             send_completion: SendCompletion::HandOff,
             spoiled_rtr: SpoiledRtr::GidTableEmpty,
+            surplus_region_crashes: true,
             tb4_devices: false,
             unresolved: Unresolved::NotPermitted,
             uc_write: UcWrite::Refused,

@@ -37,13 +37,17 @@ struct shape {
 	int uses_first_gid;
 	/* Memory across a 4 GiB boundary of its addresses, beyond which Apple's device misplaces data */
 	int crosses_boundary;
+	/* A completion queue for receives beside that for sends */
+	int has_two_queues;
 };
 
 static const struct shape SHAPES[] = {
 	{"jaccl", 512 << 10, 1, 2, 32, 64, 7, IBV_MTU_1024, 0, 0},
 	{"tccl", 512 << 10, 0, 2, 32, 64, 7, IBV_MTU_1024, 0, 0},
 	{"llama", 128 << 10, 1, 16, 512, 1025, 7, IBV_MTU_4096, 0, 0},
-	{"mesh-flow", 16 << 10, 0, 64, 4095, 4096, 1, IBV_MTU_4096, 1, 0},
+	{"mesh-flow", 16 << 10, 0, 64, 4095, 4096, 1, IBV_MTU_4096, 1, 0, 1},
+	/* The same with pages of 4 KiB, as many as a queue holds */
+	{"mesh-flow-pages", 4 << 10, 0, 4095, 4095, 4096, 1, IBV_MTU_4096, 1, 0, 1},
 	{"gojaccl", 64 << 10, 0, 4, 64, 128, 7, IBV_MTU_1024, 0, 0},
 	/* This one stands for no program that people run */
 	{"misplaced", 64 << 10, 0, 4, 64, 128, 7, IBV_MTU_1024, 0, 1},
@@ -155,7 +159,7 @@ struct address {
 struct link {
 	struct ibv_context *context;
 	struct ibv_pd *pd;
-	struct ibv_cq *cq;
+	struct ibv_cq *cq, *receive_cq;
 	struct ibv_mr *mr;
 	struct ibv_qp *qp;
 	char *memory;
@@ -202,7 +206,10 @@ static void open_link(struct link *link, const char *device)
 	link->len = 2 * shape->buffers * shape->longest;
 	link->memory = map(link->len);
 	CHECK(link->mr = p_ibv_reg_mr(link->pd, link->memory, link->len, shape->access));
-	struct ibv_qp_init_attr init = {.send_cq = link->cq, .recv_cq = link->cq, .qp_type = IBV_QPT_UC};
+	link->receive_cq = link->cq;
+	if (shape->has_two_queues)
+		CHECK(link->receive_cq = p_ibv_create_cq(link->context, shape->cqe, NULL, NULL, 0));
+	struct ibv_qp_init_attr init = {.send_cq = link->cq, .recv_cq = link->receive_cq, .qp_type = IBV_QPT_UC};
 	init.cap.max_send_wr = init.cap.max_recv_wr = shape->depth;
 	init.cap.max_send_sge = init.cap.max_recv_sge = 1;
 	CHECK(link->qp = p_ibv_create_qp(link->pd, &init));
@@ -231,6 +238,7 @@ static void connect_link(struct link *link, const struct address *peer)
 static void close_link(struct link *link)
 {
 	CHECK(!p_ibv_destroy_qp(link->qp) && !p_ibv_dereg_mr(link->mr) && !p_ibv_destroy_cq(link->cq));
+	CHECK(link->receive_cq == link->cq || !p_ibv_destroy_cq(link->receive_cq));
 	CHECK(!p_ibv_dealloc_pd(link->pd) && !p_ibv_close_device(link->context));
 	munmap(link->memory, link->len);
 }
@@ -295,11 +303,11 @@ static void begin(struct link *link, size_t total)
 	}
 }
 
-/* Takes what has completed, and returns how much that is; `total` bytes of `origin` are expected */
-static int poll(struct link *link, int origin, size_t total)
+/* Takes what has completed to a queue, and returns how much that is; `total` bytes of `origin` are expected */
+static int poll_queue(struct link *link, struct ibv_cq *cq, int origin, size_t total)
 {
 	struct ibv_wc wc[4];
-	int n = ibv_poll_cq(link->cq, 4, wc);
+	int n = ibv_poll_cq(cq, 4, wc);
 	if (n < 0)
 		fail(1, "poll_cq", n);
 	for (int i = 0; i < n; i++) {
@@ -324,6 +332,12 @@ static int poll(struct link *link, int origin, size_t total)
 		}
 	}
 	return n;
+}
+
+static int poll(struct link *link, int origin, size_t total)
+{
+	int n = poll_queue(link, link->cq, origin, total);
+	return link->receive_cq == link->cq ? n : n + poll_queue(link, link->receive_cq, origin, total);
 }
 
 /* Runs until nothing is left to do; both ends may be the same link, in a ring of two */

@@ -50,6 +50,15 @@ fn each_disputed_rule_is_on_its_strict_side() {
     );
 }
 
+/// Catches a profile that allows what a Mac under macOS 26.2 refuses.
+#[test]
+fn the_strict_profile_has_the_limits_of_macos_26_2() {
+    let [strict, old] = [Model::tb5_strict(), Model::tb5_macos_26_2()];
+    assert_eq!(strict.caps, old.caps);
+    assert!(old.caps.max_message < Model::tb5().caps.max_message);
+    assert!(strict.rules.surplus_region_crashes && strict.rules.crashes);
+}
+
 /// Catches a strict side on which no program connects.
 #[test]
 fn macs_of_the_strict_profile_connect_by_addresses_that_are_not_link_local() {
