@@ -42,15 +42,15 @@ struct shape {
 };
 
 static const struct shape SHAPES[] = {
-	{"jaccl", 512 << 10, 1, 2, 32, 64, 7, IBV_MTU_1024, 0, 0},
-	{"tccl", 512 << 10, 0, 2, 32, 64, 7, IBV_MTU_1024, 0, 0},
-	{"llama", 128 << 10, 1, 16, 512, 1025, 7, IBV_MTU_4096, 0, 0},
+	{"jaccl", 512 << 10, 1, 2, 32, 64, 7, IBV_MTU_1024, 0, 0, 0},
+	{"tccl", 512 << 10, 0, 2, 32, 64, 7, IBV_MTU_1024, 0, 0, 0},
+	{"llama", 128 << 10, 1, 16, 512, 1025, 7, IBV_MTU_4096, 0, 0, 0},
 	{"mesh-flow", 16 << 10, 0, 64, 4095, 4096, 1, IBV_MTU_4096, 1, 0, 1},
 	/* The same with pages of 4 KiB, as many as a queue holds */
 	{"mesh-flow-pages", 4 << 10, 0, 4095, 4095, 4096, 1, IBV_MTU_4096, 1, 0, 1},
-	{"gojaccl", 64 << 10, 0, 4, 64, 128, 7, IBV_MTU_1024, 0, 0},
+	{"gojaccl", 64 << 10, 0, 4, 64, 128, 7, IBV_MTU_1024, 0, 0, 0},
 	/* This one stands for no program that people run */
-	{"misplaced", 64 << 10, 0, 4, 64, 128, 7, IBV_MTU_1024, 0, 1},
+	{"misplaced", 64 << 10, 0, 4, 64, 128, 7, IBV_MTU_1024, 0, 1, 0},
 };
 
 static void fail(int code, const char *what, long detail)
