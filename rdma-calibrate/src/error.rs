@@ -63,7 +63,9 @@ pub enum CalibrateError {
     #[error("the other side calibrates by version {0}, this one by {VERSION}: use the same tb5 on both")]
     Version(u64),
     /// The other side is no calibration
-    #[error("the other side does not calibrate: start tb5 calibrate --listen there")]
+    #[error(
+        "the other side does not answer as tb5 calibrate: start tb5 calibrate --listen there, unless it serves another side now"
+    )]
     NotCalibrate,
 }
 

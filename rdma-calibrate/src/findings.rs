@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -45,6 +46,8 @@ pub struct Findings {
     pub ended: Option<String>,
     /// That the calibration has wedged the port, with the remedy: no program connects over it
     pub wedged: Option<String>,
+    /// Parts of values by which they may be false, where that is known
+    pub(crate) errors: BTreeMap<&'static str, f64>,
 }
 
 /// The answer of the device to a rule that no field of the model switches
@@ -127,7 +130,13 @@ impl Findings {
             stopped: Vec::new(),
             ended: None,
             wedged: None,
+            errors: BTreeMap::new(),
         }
+    }
+
+    /// Notes that the value of a field may be false by this part of it: no device contradicts the simulator by less
+    pub(crate) fn know_within(&mut self, field: &'static str, part: f64) {
+        self.errors.insert(field, part);
     }
 
     pub(crate) fn decide(&mut self, field: &'static str, value: impl Display) {

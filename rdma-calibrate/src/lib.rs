@@ -105,11 +105,11 @@ pub async fn conform(
     let mut lab = Lab::connect(machine, &mut stream, calls).await?;
     machine.begins("behaviours", 1, 1);
     match conformance::run(&mut lab, Mode::alone(options)).await {
-        Ok(behaviours) => {
+        Ok((behaviours, None)) => {
             lab.finish().await;
             Ok(behaviours)
         }
-        Err(error) => Err(lab.explain(error).await),
+        Ok((_, Some(error))) | Err(error) => Err(lab.explain(error).await),
     }
 }
 

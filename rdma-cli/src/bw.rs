@@ -1,10 +1,10 @@
 //! `tb5 bw` on the simulator: goodput by the size of messages, beside the ceiling of the cable and beside TCP
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use futures::future::try_join;
 use indicatif::ProgressBar;
 use rdma_async::NodeOptions;
-use rdma_sim::{LineRate, Model, Net, Sim, Topology};
+use rdma_sim::{LineRate, Model, Net, Sim, Timing, Topology};
 use serde::Serialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -71,7 +71,9 @@ pub(crate) fn simulate(
     progress: &ProgressBar,
 ) -> Result<BwResult> {
     let &Bw { bytes, in_flight, seed, .. } = args;
-    let ceiling = LineRate::TB5.ceiling_bytes_per_second();
+    let frame_ns = model.timing.frame_ns.max(1);
+    let ceiling =
+        LineRate::TB5.ceiling_bytes_per_second() * Timing::DEFAULT_FRAME_NS as f64 / frame_ns as f64;
     let wall = Wall::start();
     // No device has to carry longer messages than those that are measured.
     let longest = bytes.each().last().unwrap_or(MAX_BW) as usize;
@@ -80,10 +82,11 @@ pub(crate) fn simulate(
         let (len, sends) = (size_bytes as usize, count as usize);
         // The sanitizer takes most of the time of a run, and has tests of its own.
         let sim = || Sim::new().model(model.clone()).seed(seed).topology(topology.clone()).sanitize(false);
-        let run = sim().run(async |net| send(&net, longest, len, sends, in_flight.into()).await);
-        let tcp = sim().run(async |net| send_over_tcp(&net, len, sends).await);
-        let goodput = run.value?;
-        let tcp_bytes_per_second = tcp.value?;
+        let unended = || format!("{sends} messages of {} do not arrive", crate::report::bytes(size_bytes));
+        let run = sim().try_run(async |net| send(&net, longest, len, sends, in_flight.into()).await);
+        let goodput = run.with_context(unended)?.value?;
+        let tcp = sim().try_run(async |net| send_over_tcp(&net, len, sends).await);
+        let tcp_bytes_per_second = tcp.with_context(unended)?.value?;
         let efficiency = goodput / ceiling;
         let row =
             Row { size_bytes, count, goodput_bytes_per_second: goodput, efficiency, tcp_bytes_per_second };

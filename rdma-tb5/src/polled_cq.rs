@@ -11,7 +11,7 @@ use spin::mutex::SpinMutex;
 use spin::relax::Yield;
 
 use crate::backoff::Backoff;
-use crate::completion_events::Channel;
+use crate::completion_channel::Channel;
 use crate::errno;
 use crate::port_watch::SILENCE;
 use crate::posted_frames::PostedFrames;

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use rdma_core::{Caps, Cause, Error, Gid, Resource, Verb};
 use rdma_verbs_abi::{Pd, PollCq, PortAttr, PostRecv, PostSend, constants};
 
-use crate::completion_events::Channel;
+use crate::completion_channel::Channel;
 use crate::context::OpenContext;
 use crate::errno;
 use crate::open_error::OpenError;

@@ -18,7 +18,7 @@ use rdma_tests::gated::{GATE, provider};
 use rdma_tests::{connect, message, options};
 
 /// How long a device may take
-const LIMIT: Duration = Duration::from_millis(600);
+const LIMIT: Duration = Duration::from_millis(1500);
 /// Longer than anything takes unless it waits for ever
 const FOR_EVER: Duration = Duration::from_secs(30);
 

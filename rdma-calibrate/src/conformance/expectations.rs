@@ -88,8 +88,8 @@ pub(crate) struct Mode {
     pub(crate) failing_transitions: Result<(), &'static str>,
     /// That of the error state
     pub(crate) error_state: Result<(), &'static str>,
-    /// The behaviour that opens the device until there are no more protection domains
-    pub(crate) all_domains: Result<(), &'static str>,
+    /// The behaviours that use up protection domains and memory regions
+    pub(crate) exhaustion: Result<(), &'static str>,
 }
 
 impl Mode {
@@ -107,7 +107,7 @@ impl Mode {
     /// The body alone
     pub(crate) fn alone(options: &Options) -> Self {
         let risks = if options.risk_reboot { Ok(()) } else { Err(NOT_RISKED) };
-        Self { failing_transitions: risks, error_state: risks, all_domains: risks }
+        Self { failing_transitions: risks, error_state: risks, exhaustion: risks }
     }
 }
 

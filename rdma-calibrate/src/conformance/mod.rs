@@ -46,6 +46,7 @@ use self::expectations::{Expectations, Mode};
 use self::verdict::{Behaviour, Outcome, Stop, Verdict};
 use crate::error::CalibrateError;
 use crate::lab::Lab;
+use crate::message::Request;
 
 /// Behaviours by their module, in the order in which they are tried; each may show a rule of the simulator's catalogue
 macro_rules! behaviours {
@@ -108,8 +109,15 @@ behaviours! {
     states: the_error_state_is_seen;
 }
 
-/// Tries every behaviour, and notes its verdict; once too many transitions to RTR of this side have failed, the others are skipped
-pub(crate) async fn run(lab: &mut Lab<'_>, mode: Mode) -> Result<Vec<Behaviour>, CalibrateError> {
+/// Tries every behaviour, and notes its verdict; once too many transitions to RTR of this side have failed, or nothing connects any more, the
+/// others are skipped
+///
+/// The error beside them is why nothing connects any more.
+pub(crate) async fn run(
+    lab: &mut Lab<'_>,
+    mode: Mode,
+) -> Result<(Vec<Behaviour>, Option<CalibrateError>), CalibrateError> {
+    let mut broken = None;
     let mut found = Vec::with_capacity(BEHAVIOURS.len());
     let expectations = lab.machine.expectations().unwrap_or_else(|| match lab.device.caps().one_sided {
         true => Expectations::ADAPTER,
@@ -118,7 +126,7 @@ pub(crate) async fn run(lab: &mut Lab<'_>, mode: Mode) -> Result<Vec<Behaviour>,
     });
     let mut body = Body::new(lab, expectations, mode);
     for name in BEHAVIOURS.iter().copied() {
-        if let Err(error) = body.lab.transitions.require() {
+        if let Some(error) = body.lab.transitions.require().err().as_ref().or(broken.as_ref()) {
             let verdict = Verdict::Skipped(error.to_string().into());
             found.push(Behaviour { name, rule: rules::of(name), verdict });
             continue;
@@ -129,8 +137,11 @@ pub(crate) async fn run(lab: &mut Lab<'_>, mode: Mode) -> Result<Vec<Behaviour>,
         if matches!(ended, Err(Stop::Verb(_) | Stop::Unexpected(_))) {
             // A cable that was pulled is no behaviour of the device.
             body.lab.require_port()?;
+            // Nor is a port that was wedged.
+            broken = connects(body.lab).await.err();
         }
         let verdict = match ended {
+            _ if let Some(error) = &broken => Verdict::Skipped(error.to_string().into()),
             Ok(()) => Verdict::Passed,
             Err(Stop::Skipped(why)) => Verdict::Skipped(why),
             Err(Stop::Verb(error)) => Verdict::Failed(error.to_string()),
@@ -139,5 +150,11 @@ pub(crate) async fn run(lab: &mut Lab<'_>, mode: Mode) -> Result<Vec<Behaviour>,
         };
         found.push(Behaviour { name, rule: rules::of(name), verdict });
     }
-    Ok(found)
+    Ok((found, broken))
+}
+
+/// Fails if new queue pairs do not connect
+async fn connects(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+    lab.pair("behaviours", 16, 1 << 14).await?;
+    lab.ask(Request::Drop).await.map(drop)
 }

@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use rdma_core::{Cause, Device, Error};
+use rdma_sim::profile::Decided;
 
 use crate::error::CalibrateError;
+use crate::findings::Findings;
 use crate::lab::{Lab, nowhere};
 use crate::message::Request;
 use crate::station::{PATIENCE, Station};
@@ -50,9 +52,16 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
             lab.findings.decide("rules.idle_death", format_args!("{}s", middle.as_secs().max(1)));
             let between = format!("between {} s and {} s", lives.as_secs(), dead.as_secs());
             lab.findings.profile.remark("rules.idle_death", &between);
+            lab.findings.know_within("rules.idle_death", (dead - lives).as_secs_f64() / dead.as_secs_f64());
             return Ok(());
         }
     }
+}
+
+/// True if the death of idle queue pairs has spoiled the port
+pub(super) fn has_spoiled(findings: &Findings) -> bool {
+    findings.profile.decided("rules.idle_death_spoils") == Some(Decided::Measured)
+        && findings.profile.model.rules.idle_death_spoils
 }
 
 /// Decides nothing: the port connects no queue pairs

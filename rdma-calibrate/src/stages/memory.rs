@@ -70,6 +70,13 @@ pub(super) async fn after_error(lab: &mut Lab<'_>) -> Result<(), CalibrateError>
     Ok(())
 }
 
+/// Decides nothing: the port connects no queue pairs
+pub(super) fn skip(lab: &mut Lab<'_>) {
+    for field in ["rules.error_keeps_mappings", "caps.flush_on_error"] {
+        lab.findings.leave(field, "the port was spoiled by idleness before");
+    }
+}
+
 /// Sets a queue pair with a posted receive to the error state, waits for the end of the receive, and destroys the queue pair
 async fn fail_one(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     const STAGE: &str = "the error state";

@@ -54,10 +54,11 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
 /// [`CalibrateError::FailedTransitions`] if so many transitions to RTR have failed by it that no other experiment may connect.
 async fn conform(lab: &mut Lab<'_>, options: &Options) -> Result<(), CalibrateError> {
     lab.ask(Request::Drop).await?;
-    let behaviours = conformance::run(lab, Mode::stage(options)).await?;
+    let (behaviours, broken) = conformance::run(lab, Mode::stage(options)).await?;
     conformance::rules::enter(&mut lab.findings, &behaviours);
     lab.findings.behaviours = behaviours;
-    lab.transitions.require().inspect_err(|_| lab.report())
+    lab.transitions.require().inspect_err(|_| lab.report())?;
+    broken.map_or(Ok(()), Err)
 }
 
 /// Experiments of one kind
@@ -118,6 +119,10 @@ impl Stage {
             Self::Queues => queues::run(lab).await,
             Self::Conformance => conform(lab, options).await,
             Self::Failing => failing::run(lab).await,
+            Self::ErrorState if idle::has_spoiled(&lab.findings) => {
+                memory::skip(lab);
+                Ok(())
+            }
             Self::ErrorState => memory::after_error(lab).await,
             Self::IdleDeath if lab.findings.wedged.is_some() => {
                 idle::skip(lab);

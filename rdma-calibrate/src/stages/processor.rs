@@ -222,6 +222,8 @@ impl WakeUps {
         findings.decide("timing.wake_tail_ns", most.round() as u64);
         let why = format!("{late} of {} wake-ups took more than twice the median", self.count);
         findings.profile.remark("timing.wake_tail_one_in", &why);
+        // Three standard deviations of a count.
+        findings.know_within("timing.wake_tail_one_in", 3.0 / (late as f64).sqrt());
     }
 }
 
