@@ -177,6 +177,13 @@ impl<'a> Lab<'a> {
         Ok((station, address))
     }
 
+    /// Fails if new queue pairs do not connect, as on a port that is wedged
+    pub(crate) async fn require_connections(&mut self) -> Result<(), CalibrateError> {
+        self.ask(Request::Drop).await?;
+        self.pair("a connection after others", 16, 1 << 14).await?;
+        self.ask(Request::Drop).await.map(drop)
+    }
+
     /// Connected queue pairs on both sides
     pub(crate) async fn pair(
         &mut self,

@@ -46,7 +46,6 @@ use self::expectations::{Expectations, Mode};
 use self::verdict::{Behaviour, Outcome, Stop, Verdict};
 use crate::error::CalibrateError;
 use crate::lab::Lab;
-use crate::message::Request;
 
 /// Behaviours by their module, in the order in which they are tried; each may show a rule of the simulator's catalogue
 macro_rules! behaviours {
@@ -138,7 +137,7 @@ pub(crate) async fn run(
             // A cable that was pulled is no behaviour of the device.
             body.lab.require_port()?;
             // Nor is a port that was wedged.
-            broken = connects(body.lab).await.err();
+            broken = body.lab.require_connections().await.err();
         }
         let verdict = match ended {
             _ if let Some(error) = &broken => Verdict::Skipped(error.to_string().into()),
@@ -151,10 +150,4 @@ pub(crate) async fn run(
         found.push(Behaviour { name, rule: rules::of(name), verdict });
     }
     Ok((found, broken))
-}
-
-/// Fails if new queue pairs do not connect
-async fn connects(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
-    lab.pair("behaviours", 16, 1 << 14).await?;
-    lab.ask(Request::Drop).await.map(drop)
 }

@@ -33,6 +33,7 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
     let stages: Vec<_> = Stage::ALL.into_iter().filter(wanted).collect();
     for (number, stage) in (1..).zip(&stages) {
         lab.machine.begins(stage.name(), number, stages.len());
+        let before = lab.findings.clone();
         if let Err(error) = stage.run(lab, options).await {
             let error = lab.explain(error).await;
             if !error.is_of_stage() {
@@ -41,6 +42,15 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
             lab.findings.stopped.push((stage.name(), error.to_string()));
             // What the peer has of it goes, and its late replies are ignored.
             lab.ask(Request::Drop).await?;
+        }
+        // Experiments take for a rule or a limit what a port refuses that was wedged meanwhile.
+        if stage.leaves_the_port()
+            && let Err(error) = lab.require_connections().await
+        {
+            lab.findings = before;
+            lab.findings.stopped.push((stage.name(), error.to_string()));
+            lab.report();
+            return Err(error);
         }
         lab.report();
     }
@@ -130,6 +140,11 @@ impl Stage {
             }
             Self::IdleDeath => idle::run(lab).await,
         }
+    }
+
+    /// False if the port may connect nothing after it
+    fn leaves_the_port(self) -> bool {
+        !matches!(self, Self::Failing | Self::IdleDeath | Self::ErrorState)
     }
 
     fn name(self) -> &'static str {

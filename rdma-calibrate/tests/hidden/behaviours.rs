@@ -7,7 +7,7 @@ use rdma_sim::profile::Decided;
 use rdma_sim::rules::{FrameMatch, QueueUnit, RingOverflow};
 use rdma_sim::{Model, catalogue};
 
-use crate::deviant::{NO_MEMORY, STRAY_WRITE, conformed, conformed_with, found};
+use crate::deviant::{NO_MEMORY, STRAY_WRITE, conformed, conformed_with, found, try_conformed};
 use crate::mac::calibrated;
 
 /// Behaviours that a calibration leaves out, because of what they leave behind
@@ -373,38 +373,34 @@ fn a_write_where_nothing_was_posted_is_found() {
 
 /// Regression: transitions that fail on the side that asks were not counted, so that the body made dozens of them.
 ///
-/// Catches a body that goes on after three failures of a side, and behaviours that count as lacking because none was tried.
+/// Catches a body that goes on when nothing connects, and behaviours that count as lacking because none was tried.
 #[test]
-fn the_body_ends_after_three_transitions_of_a_side_have_failed() {
+fn the_body_ends_when_nothing_connects() {
     for broken in ["nothing connects", "peer: nothing connects"] {
-        let behaviours = conformed(broken);
-        let failures = failed(&behaviours);
-        assert_eq!(failures.len(), 3, "{broken}: {failures:#?}");
-        let last = failures.last().unwrap().name;
-        let after = behaviours.iter().skip_while(|behaviour| behaviour.name != last).skip(1);
-        let is_left = |behaviour: &&Behaviour| match &behaviour.verdict {
-            Verdict::Skipped(why) => why.contains("3 transitions to RTR have failed"),
-            _ => false,
-        };
-        let (left, count) = (after.clone().filter(is_left).count(), after.count());
-        // The peer connects in most behaviours, this side in all that may fail.
-        let is_over = if broken.starts_with("peer") { left > count / 2 } else { left == count };
-        assert!(is_over && count > 40, "{broken}: {left} of {count}: {behaviours:#?}");
+        let ended = try_conformed(broken, &Options::default().with_risk_reboot(true));
+        let error = ended.map(|behaviours| failed(&behaviours).len()).unwrap_err().to_string();
+        assert!(error.contains("modify_qp: the device is busy"), "{broken}: {error}");
     }
 }
 
-/// Regression: the body opened protection domains until there were no more, although no option asked for that.
+/// Regression: the body opened protection domains until there were no more, although no option asked for that, and registered a region too
+/// many, at which a provider under macOS 26.2 ends the process.
 #[test]
-fn no_protection_domains_are_used_up_unless_asked_for() {
+fn neither_domains_nor_regions_are_used_up_unless_asked_for() {
     let behaviours = conformed_with("", &Options::default());
     let left: Vec<_> = behaviours.iter().filter(|found| found.verdict != Verdict::Passed).collect();
     let names: Vec<_> = left.iter().map(|found| found.name).collect();
     assert_eq!(
         names,
-        ["protection_domains_are_limited", "an_unknown_peer_is_not_found", "the_error_state_is_seen"]
+        [
+            "regions_are_limited",
+            "protection_domains_are_limited",
+            "an_unknown_peer_is_not_found",
+            "the_error_state_is_seen"
+        ]
     );
     let is_option = |found: &&&Behaviour| matches!(&found.verdict, Verdict::Skipped(why) if why.contains("--risk-reboot"));
-    assert_eq!(left.iter().filter(is_option).count(), 3, "{left:?}");
+    assert_eq!(left.iter().filter(is_option).count(), 4, "{left:?}");
 }
 
 /// Regression: streams from the other side alone were not measured, so that a device which sends more slowly was found nowhere.

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures::future::join;
-use rdma_calibrate::{Behaviour, Calls, Findings, Machine, Options, Path, calibrate, conform, serve};
+use rdma_calibrate::{
+    Behaviour, CalibrateError, Calls, Findings, Machine, Options, Path, calibrate, conform, serve,
+};
 use rdma_core::{
     Access, AnyDevice, Caps, Cause, Device, Error, Gid, Invalid, Lkey, MemoryRegion, PortState, PortStatus,
     QpAddress, Qpn, Resource, Rkey, Runtime, Sge, Teardown, Verb, WrId,
@@ -77,13 +79,21 @@ pub(crate) fn conformed(broken: &'static str) -> Vec<Behaviour> {
 
 /// As [`conformed`], with these options
 pub(crate) fn conformed_with(broken: &'static str, options: &Options) -> Vec<Behaviour> {
+    try_conformed(broken, options).unwrap_or_else(|error| panic!("{broken}: {error}"))
+}
+
+/// As [`conformed_with`], or why the body ended
+pub(crate) fn try_conformed(
+    broken: &'static str,
+    options: &Options,
+) -> Result<Vec<Behaviour>, CalibrateError> {
     let run = Sim::new().model(model(broken)).sanitize(false).run(async |net| {
         let (asks, answers) = net.tcp();
         let [a, b] = macs(&net, broken);
         let calls = Arc::new(Calls::new(a.runtime()));
         join(conform(&a, asks, options, &calls), serve(&b, answers)).await
     });
-    run.value.0.unwrap_or_else(|error| panic!("{broken}: {error}"))
+    run.value.0
 }
 
 /// A model that differs where the body expects that of Apple's device

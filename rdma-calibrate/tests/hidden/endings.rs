@@ -6,9 +6,11 @@ use std::time::Duration;
 use futures::future::{Either, join, select};
 use rdma_async::TokioRuntime;
 use rdma_calibrate::{
-    CalibrateError, Calls, Findings, Machine, Options, Path, VERSION, calibrate, serve, serve_watched,
+    Behaviour, CalibrateError, Calls, Findings, Machine, Options, PLAN, Path, VERSION, Verdict, calibrate,
+    serve, serve_watched,
 };
 use rdma_core::{AnyDevice, Cause, Error, Runtime, Time, Verb};
+use rdma_sim::profile::Decided;
 use rdma_sim::{FaultPlan, Model, Sim};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -236,6 +238,39 @@ impl Machine for Keeping {
 
     fn found(&self, findings: &Findings) {
         *self.1.lock().unwrap() = Some(findings.clone());
+    }
+}
+
+/// Regression: each behaviour after the moment counted as lacking, limits were those of a wedged port, and the calibration succeeded.
+#[test]
+fn a_port_that_is_wedged_meanwhile_is_the_end_and_no_limit_of_the_device() {
+    let whole = calibrated(Model::tb5(), 0, Options::default());
+    let (time, truth) = (whole.time.as_nanos(), whole.asked.unwrap());
+    for part in 1..20 {
+        let (moment, host) = (time * part / 20, if part % 2 == 0 { "a" } else { "b" });
+        let run = Sim::new().sanitize(false).run(async |net| {
+            let (asks, answers) = net.tcp();
+            let [a, b] = ["a", "b"].map(|host| Mac(net.clone(), host));
+            let a = Keeping(a, Mutex::default());
+            net.inject(format!("at {moment}ns {host}:rdma_en2 wedge").parse().unwrap());
+            let options = Options::default();
+            let asking = async {
+                let asked = calibrate(&a, asks, &options).await.map(drop).unwrap_err();
+                (asked, a.1.lock().unwrap().take())
+            };
+            join(asking, serve(&b, answers)).await
+        });
+        let ((error, found), _) = run.value;
+        let found = found.unwrap_or_else(|| panic!("nothing was found before {moment} ns"));
+        let place = format!("{host} at {moment} ns: {error}");
+        assert!(found.rules.iter().all(|rule| rule.instead.is_none()), "{place}: {:?}", found.rules);
+        let lacking = |behaviour: &&Behaviour| matches!(behaviour.verdict, Verdict::Failed(_));
+        assert_eq!(found.behaviours.iter().find(lacking), None, "{place}");
+        for plan in PLAN.iter().filter(|plan| !plan.field.starts_with("timing.")) {
+            if found.profile.decided(plan.field) == Some(Decided::Measured) {
+                assert_eq!(found.profile.value(plan.field), truth.profile.value(plan.field), "{place}");
+            }
+        }
     }
 }
 
