@@ -11,7 +11,7 @@ use rdma_calibrate::{
 };
 use rdma_core::{AnyDevice, Cause, Error, Runtime, Time, Verb};
 use rdma_sim::profile::Decided;
-use rdma_sim::{FaultPlan, Model, Sim};
+use rdma_sim::{FaultPlan, Leaks, Model, Sim};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::mac::{Mac, calibrated};
@@ -241,34 +241,39 @@ impl Machine for Keeping {
     }
 }
 
+/// How a calibration ends that `fault` disturbs, with what was found before, and the objects that are left
+fn disturbed(fault: &str) -> (CalibrateError, Findings, Leaks) {
+    let run = Sim::new().sanitize(false).run(async |net| {
+        let (asks, answers) = net.tcp();
+        let [a, b] = ["a", "b"].map(|host| Mac(net.clone(), host));
+        let a = Keeping(a, Mutex::default());
+        net.inject(fault.parse().unwrap());
+        let options = Options::default();
+        let asking = async {
+            let asked = calibrate(&a, asks, &options).await.map(drop).unwrap_err();
+            (asked, a.1.lock().unwrap().take())
+        };
+        join(asking, serve(&b, answers)).await.0
+    });
+    let (error, found) = run.value;
+    (error, found.unwrap_or_else(|| panic!("nothing was found before: {fault}")), run.leaks)
+}
+
 /// Regression: each behaviour after the moment counted as lacking, limits were those of a wedged port, and the calibration succeeded.
 #[test]
 fn a_port_that_is_wedged_meanwhile_is_the_end_and_no_limit_of_the_device() {
     let whole = calibrated(Model::tb5(), 0, Options::default());
     let (time, truth) = (whole.time.as_nanos(), whole.asked.unwrap());
     for part in 1..20 {
-        let (moment, host) = (time * part / 20, if part % 2 == 0 { "a" } else { "b" });
-        let run = Sim::new().sanitize(false).run(async |net| {
-            let (asks, answers) = net.tcp();
-            let [a, b] = ["a", "b"].map(|host| Mac(net.clone(), host));
-            let a = Keeping(a, Mutex::default());
-            net.inject(format!("at {moment}ns {host}:rdma_en2 wedge").parse().unwrap());
-            let options = Options::default();
-            let asking = async {
-                let asked = calibrate(&a, asks, &options).await.map(drop).unwrap_err();
-                (asked, a.1.lock().unwrap().take())
-            };
-            join(asking, serve(&b, answers)).await
-        });
-        let ((error, found), _) = run.value;
-        let found = found.unwrap_or_else(|| panic!("nothing was found before {moment} ns"));
-        let place = format!("{host} at {moment} ns: {error}");
-        assert!(found.rules.iter().all(|rule| rule.instead.is_none()), "{place}: {:?}", found.rules);
+        let fault = format!("at {}ns {}:rdma_en2 wedge", time * part / 20, ["a", "b"][part as usize % 2]);
+        let (error, found, _) = disturbed(&fault);
+        assert!(found.rules.iter().all(|rule| rule.instead.is_none()), "{fault}: {error}: {:?}", found.rules);
         let lacking = |behaviour: &&Behaviour| matches!(behaviour.verdict, Verdict::Failed(_));
-        assert_eq!(found.behaviours.iter().find(lacking), None, "{place}");
+        assert_eq!(found.behaviours.iter().find(lacking), None, "{fault}: {error}");
         for plan in PLAN.iter().filter(|plan| !plan.field.starts_with("timing.")) {
             if found.profile.decided(plan.field) == Some(Decided::Measured) {
-                assert_eq!(found.profile.value(plan.field), truth.profile.value(plan.field), "{place}");
+                let (found, truth) = (found.profile.value(plan.field), truth.profile.value(plan.field));
+                assert_eq!(found, truth, "{fault}: {error}: {}", plan.field);
             }
         }
     }
@@ -279,25 +284,12 @@ fn a_port_that_is_wedged_meanwhile_is_the_end_and_no_limit_of_the_device() {
 fn a_pulled_cable_is_the_end_and_what_was_found_stays() {
     let whole = calibrated(Model::tb5(), 0, Options::default()).time.as_nanos();
     for part in 1..20 {
-        let moment = Duration::from_nanos(whole * part / 20);
-        let run = Sim::new().sanitize(false).run(async |net| {
-            let (asks, answers) = net.tcp();
-            let [a, b] = ["a", "b"].map(|host| Mac(net.clone(), host));
-            let a = Keeping(a, Mutex::default());
-            net.inject(format!("at {}ns a:rdma_en2 unplug", moment.as_nanos()).parse().unwrap());
-            let options = Options::default();
-            let asking = async {
-                let asked = calibrate(&a, asks, &options).await.map(drop).unwrap_err();
-                (asked, a.1.lock().unwrap().take())
-            };
-            join(asking, serve(&b, answers)).await
-        });
-        let ((error, found), _) = run.value;
+        let fault = format!("at {}ns a:rdma_en2 unplug", whole * part / 20);
+        let (error, found, leaks) = disturbed(&fault);
         let text = error.to_string();
         let is_cable = ["the port is down", "the device is gone"].iter().any(|what| text.contains(what));
-        assert!(is_cable, "at {moment:?}: {error}");
-        assert!(run.leaks.is_empty(), "at {moment:?}: {}", run.leaks);
-        let found = found.unwrap_or_else(|| panic!("nothing was found before {moment:?}"));
+        assert!(is_cable, "{fault}: {error}");
+        assert!(leaks.is_empty(), "{fault}: {leaks}");
         assert!(found.profile.decided("rules.alignment").is_some());
         assert!(found.page().contains("not reached"), "{}", found.page());
     }
