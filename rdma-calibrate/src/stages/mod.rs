@@ -142,9 +142,9 @@ impl Stage {
         }
     }
 
-    /// False if the port may connect nothing after it
+    /// False if it connects nothing, or if the port may connect nothing after it
     fn leaves_the_port(self) -> bool {
-        !matches!(self, Self::Failing | Self::IdleDeath | Self::ErrorState)
+        !matches!(self, Self::Memory | Self::Failing | Self::IdleDeath | Self::ErrorState)
     }
 
     fn name(self) -> &'static str {
