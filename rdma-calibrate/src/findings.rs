@@ -46,8 +46,8 @@ pub struct Findings {
     pub ended: Option<String>,
     /// That the calibration has wedged the port, with the remedy: no program connects over it
     pub wedged: Option<String>,
-    /// Parts of values by which they may be false, where that is known
-    pub(crate) errors: BTreeMap<&'static str, f64>,
+    /// The least and the most that the true values of fields may be, where that is known
+    pub(crate) intervals: BTreeMap<&'static str, [f64; 2]>,
 }
 
 /// The answer of the device to a rule that no field of the model switches
@@ -130,13 +130,13 @@ impl Findings {
             stopped: Vec::new(),
             ended: None,
             wedged: None,
-            errors: BTreeMap::new(),
+            intervals: BTreeMap::new(),
         }
     }
 
-    /// Notes that the value of a field may be false by this part of it: no device contradicts the simulator by less
-    pub(crate) fn know_within(&mut self, field: &'static str, part: f64) {
-        self.errors.insert(field, part);
+    /// Notes the least and the most that the true value of a field may be: no value between them contradicts the simulator
+    pub(crate) fn know_between(&mut self, field: &'static str, least: f64, most: f64) {
+        self.intervals.insert(field, [least, most]);
     }
 
     pub(crate) fn decide(&mut self, field: &'static str, value: impl Display) {

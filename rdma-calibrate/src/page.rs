@@ -10,9 +10,6 @@ use crate::conformance::verdict::{Behaviour, Verdict};
 use crate::findings::{CableRates, Findings, Goodput, RoundTrips, RuleFinding};
 use crate::plan::PLAN;
 
-/// The error of a measurement of which nothing else is known.
-const ERROR: f64 = 0.05;
-
 impl Findings {
     /// The page, in Markdown: what was found, which rules it contradicts, and what to report
     pub fn page(&self) -> String {
@@ -118,8 +115,12 @@ impl Findings {
         page
     }
 
+    /// True if the value that was found for a field contradicts the one before
     fn differs(&self, field: &str, found: &str, before: &str) -> bool {
-        differ(field, found, before, self.errors.get(field).copied().unwrap_or(ERROR).max(ERROR))
+        let holds = |[least, most]: &[f64; 2]| {
+            number(before).is_some_and(|(before, _)| (*least..=*most).contains(&before))
+        };
+        differ(field, found, before) && !self.intervals.get(field).is_some_and(holds)
     }
 
     /// The tables of round trips and of goodput
@@ -174,21 +175,23 @@ impl Findings {
     }
 }
 
-/// True if two values of a field differ: times and rates by more than a measurement does, which is `error` of them
-fn differ(field: &str, found: &str, before: &str, error: f64) -> bool {
+/// True if two values of a field differ: times and rates by more than a measurement does, a twentieth
+fn differ(field: &str, found: &str, before: &str) -> bool {
     if !(field.starts_with("timing.") || field == "rules.idle_death") {
         return found != before;
     }
-    let number = |text: &str| {
-        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        Some((digits.parse::<f64>().ok()?, text[digits.len()..].to_owned()))
-    };
     match (number(found), number(before)) {
         (Some((found, unit)), Some((before, same))) if unit == same => {
-            (found - before).abs() > (before * error).max(1.0)
+            (found - before).abs() > (before * 0.05).max(1.0)
         }
         _ => found != before,
     }
+}
+
+/// A number and its unit
+fn number(text: &str) -> Option<(f64, &str)> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    Some((digits.parse().ok()?, &text[digits.len()..]))
 }
 
 /// The text of a rule, with its status and source
@@ -211,22 +214,31 @@ fn rule_of(field: &str) -> Option<&'static Rule> {
 
 #[cfg(test)]
 mod tests {
+    use rdma_core::{PortState, PortStatus};
+
     use super::*;
 
     /// Regression: counts and indices differed only from 5 % on, so that a disputed index of 2 was confirmed as 1.
     #[test]
     fn counts_differ_by_one_and_times_by_a_twentieth() {
-        assert!(differ("rules.ipv4_gid_index", "2", "1", ERROR));
-        assert!(differ("caps.max_queue_frames", "4096", "4095", ERROR));
-        assert!(
-            !differ("timing.frame_ns", "446", "445", ERROR) && differ("timing.frame_ns", "480", "445", ERROR)
-        );
-        assert!(
-            !differ("rules.idle_death", "1400s", "1380s", ERROR)
-                && differ("rules.idle_death", "600s", "1380s", ERROR)
-        );
-        // Known to a quarter.
-        assert!(!differ("rules.idle_death", "1200s", "1380s", 0.25));
-        assert!(differ("timing.cpu", "true", "false", ERROR));
+        assert!(differ("rules.ipv4_gid_index", "2", "1"));
+        assert!(differ("caps.max_queue_frames", "4096", "4095"));
+        assert!(!differ("timing.frame_ns", "446", "445") && differ("timing.frame_ns", "480", "445"));
+        assert!(!differ("rules.idle_death", "1400s", "1380s") && differ("rules.idle_death", "600s", "1380s"));
+        assert!(differ("timing.cpu", "true", "false"));
+    }
+
+    /// Regression: the middle of an interval contradicted the simulator inside of it.
+    ///
+    /// Catches also an interval that is taken for its relative width: no value contradicted a queue pair that died within eight minutes.
+    #[test]
+    fn no_value_inside_of_what_is_known_differs() {
+        let mut findings = Findings::new("rdma_en2", PortStatus::new(PortState::Active, 80_000_000_000));
+        let differs = |findings: &Findings, found| findings.differs("rules.idle_death", found, "1380s");
+        assert!(differs(&findings, "1200s"));
+        findings.know_between("rules.idle_death", 960.0, 1440.0);
+        assert!(!differs(&findings, "1200s"));
+        findings.know_between("rules.idle_death", 0.0, 480.0);
+        assert!(differs(&findings, "240s"));
     }
 }

@@ -42,7 +42,7 @@ pub const UNCHECKED_RULES: &[(&str, &str)] = &[
     ("init-access", LIBRARY),
     ("interface-down", SETTINGS),
     ("lid-psn", LIBRARY),
-    ("link-rate", "the page has the rate of each cable that was measured; none of another rate was there"),
+    ("link-rate", "it takes a cable of another rate; the page has that of each cable that was measured"),
     (
         "masks",
         "the traits of the library name a state alone: it sets the attributes of each transition, and asks with no others",

@@ -81,7 +81,7 @@ impl Model {
         model
     }
 
-    /// As [`tb5_macos_26_2`](Self::tb5_macos_26_2) on the strict side of every rule that is disputed, or whose extent is not known
+    /// [`tb5_macos_26_2`](Self::tb5_macos_26_2) with the strict side of each rule that is disputed, or of which no source says how far it goes
     ///
     /// For programs that are to meet no surprise on a Mac; sessions of `rdma-async` run on it. IPv4 addresses are of 192.168.0.0/16,
     /// because one program has reported that those of 169.254.0.0/16 are refused, and stand at index 2 of the GID table.

@@ -65,7 +65,7 @@ impl OpenOptions {
     /// Creates a completion channel, to which the completion queues of the device report
     ///
     /// For experiments, with [`VerbsDevice::completion_events`](crate::VerbsDevice::completion_events): Apple's provider exports the
-    /// functions, and nobody has published that an event arrived. Tasks poll all the same.
+    /// functions, and no source reports that an event arrived. Tasks do not wait for events; they poll.
     pub fn completion_channel(self) -> Self {
         Self { has_channel: true, ..self }
     }

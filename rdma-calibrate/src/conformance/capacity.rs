@@ -4,11 +4,10 @@
 //! much a queue takes, and requires only that it takes the lesser of what was asked for and what is reported: programs that
 //! keep to that are right on every device.
 
-use std::time::Duration;
-
 use rdma_core::{Cause, CompletionQueue as _, Device as _, FRAME, QpCapacity, QpInit, Status};
 
 use super::body::{Body, Qp};
+use super::completions::MOMENT;
 use super::lifecycle::invalid;
 use super::verdict::{Outcome, Stop, refused, skip};
 
@@ -17,9 +16,6 @@ const ASKED: u32 = 7;
 
 /// The memory of a request while a queue is filled
 const SLOT: usize = 64;
-
-/// Within this time a message whose send has completed arrives.
-const MOMENT: Duration = Duration::from_millis(2);
 
 /// The frames that the device may accept for one queue, and one more
 fn most(body: &Body<'_, '_>) -> usize {

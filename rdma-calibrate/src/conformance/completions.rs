@@ -12,7 +12,7 @@ use crate::memory::{ALL_ACCESS, Memory};
 use crate::station::Station;
 
 /// Within this time a message arrives.
-const MOMENT: Duration = Duration::from_millis(2);
+pub(super) const MOMENT: Duration = Duration::from_millis(2);
 
 pub(super) async fn a_send_completes_under_its_name(body: &mut Body<'_, '_>) -> Outcome {
     const NAME: u64 = 0xfeed_f00d_dead_beef;

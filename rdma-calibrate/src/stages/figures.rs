@@ -92,7 +92,7 @@ fn longest_busy(goodput: &[Goodput]) -> Option<Goodput> {
     goodput.iter().rfind(|row| keeps_busy(row.bytes, row.depth)).copied()
 }
 
-/// The behaviour of a cable whose directions do not carry at the same full rate, alone and at once, if it is one; `None` if no stream tells
+/// `None` if no stream kept the cable busy, `Some(None)` if both directions have the same rate, alone and at once; else their rates
 fn full_duplex(goodput: &[Goodput]) -> Option<Option<String>> {
     let Goodput { bytes, one_way, back, both_ways, .. } = longest_busy(goodput)?;
     let is_less = |rate: f64, full: f64| rate < full * (1.0 - NOISE);

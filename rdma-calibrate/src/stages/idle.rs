@@ -52,7 +52,7 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
             lab.findings.decide("rules.idle_death", format_args!("{}s", middle.as_secs().max(1)));
             let between = format!("between {} s and {} s", lives.as_secs(), dead.as_secs());
             lab.findings.profile.remark("rules.idle_death", &between);
-            lab.findings.know_within("rules.idle_death", (dead - lives).as_secs_f64() / dead.as_secs_f64());
+            lab.findings.know_between("rules.idle_death", lives.as_secs_f64(), dead.as_secs_f64());
             return Ok(());
         }
     }

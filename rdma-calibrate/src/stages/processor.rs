@@ -222,8 +222,11 @@ impl WakeUps {
         findings.decide("timing.wake_tail_ns", most.round() as u64);
         let why = format!("{late} of {} wake-ups took more than twice the median", self.count);
         findings.profile.remark("timing.wake_tail_one_in", &why);
-        // Three standard deviations of a count.
-        findings.know_within("timing.wake_tail_one_in", 3.0 / (late as f64).sqrt());
+        // Three standard deviations of the count.
+        let deviations = 3.0 * (late as f64).sqrt();
+        let with = |count: f64| if count > 0.0 { one_in * late as f64 / count } else { f64::INFINITY };
+        let [least, most] = [deviations, -deviations].map(|more| with(late as f64 + more));
+        findings.know_between("timing.wake_tail_one_in", least, most);
     }
 }
 

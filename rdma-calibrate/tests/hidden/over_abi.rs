@@ -9,8 +9,8 @@
 //! [`SteppedRuntime`] advances it, from one event or timer to the next, once neither side has anything to do. The stream between the
 //! sides is slower than the cable, as every real one: what a side says that it has posted has reached the other device by then.
 //!
-//! The costs of the processor are not found over the C ABI, and have to be reported as undecided. A program in C runs on a real processor,
-//! whose time is none of the stepped clock, and posts and polls of the provider advance no virtual clock. A provider that advanced it would
+//! The costs of the processor are not found over the C ABI, and have to be reported as undecided. A program in C runs on a real processor:
+//! the stepped clock does not count its time, and posts and polls of the provider do not advance that clock. A provider that advanced it would
 //! delay both sides by the costs of each, because they are tasks of one process, with one clock. A runtime that took the costs itself would
 //! test its own arithmetic, and step from poll to poll: the library polls all the time, so that each millisecond of waiting would take ten
 //! thousands of steps. For the same reason nothing wakes a task here, and a late wake-up is not seen.

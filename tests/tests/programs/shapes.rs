@@ -191,7 +191,7 @@ fn a_post_or_poll_that_hangs_stops_its_program_alone_and_a_slow_one_delays_it() 
     });
 }
 
-/// The strict profile refuses each one at the verb that somebody reported to refuse it.
+/// Each shape fails on the strict profile, at the verb that a source reports to fail.
 #[test]
 fn shapes_that_rely_on_disputed_rules_fail_on_the_strict_profile() {
     // Messages of more than a frame, a path MTU of 4096 that times out, and memory for local writing alone.
