@@ -276,8 +276,9 @@ impl Queue {
             while start < next.start {
                 let part = start..next.start.min(start + CHUNK);
                 let (found, expected) = (self.qp.read(part.clone()), &self.expected[part.clone()]);
-                if let Some(at) = found.iter().zip(expected).position(|(found, expected)| found != expected) {
-                    let at = part.start + at;
+                if found != expected {
+                    let differ = found.iter().zip(expected).position(|(found, expected)| found != expected);
+                    let at = part.start + differ.unwrap_or(0);
                     return unexpected(format!(
                         "the device wrote at {at} of its memory, where nothing was posted"
                     ));
