@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use rdma_core::Device;
+use rdma_sim::profile::Decided;
 
+use super::bound::FIELD;
 use super::streams::{LENS, Room, keeps_busy, rates};
 use crate::error::CalibrateError;
 use crate::findings::CableRates;
@@ -13,7 +15,6 @@ use crate::lab::Lab;
 use crate::message::{Flow, Request};
 
 const STAGE: &str = "several cables";
-const FIELD: &str = "timing.mac_bytes_per_us";
 /// The bytes of the first stream over each cable, after which a longer one may follow.
 const BYTES: usize = 4 << 20;
 /// Cables that carry less than this part of their sum are bounded by something else.
@@ -21,16 +22,15 @@ const BOUNDED: f64 = 0.95;
 
 pub(super) async fn run(lab: &mut Lab<'_>, stream_time: Duration) -> Result<(), CalibrateError> {
     if lab.machine.cables() < 2 {
-        lab.findings.leave(FIELD, "one cable; timing.frame_ns contains what the machine takes of it");
+        leave(lab, "one cable; timing.frame_ns contains what the machine takes of it");
         return Ok(());
     }
     if !lab.findings.profile.model.timing.line_rate {
-        lab.findings.leave(FIELD, "bytes take no time");
+        leave(lab, "bytes take no time");
         return Ok(());
     }
     let Some(flow) = busy_flow(lab) else {
-        lab.findings
-            .leave(FIELD, "no queue holds enough to keep a cable busy, so that the processor bounds several");
+        leave(lab, "no queue holds enough to keep a cable busy, so that the processor bounds several");
         return Ok(());
     };
     let all: Vec<_> = (0..lab.machine.cables()).collect();
@@ -50,7 +50,7 @@ pub(super) async fn run(lab: &mut Lab<'_>, stream_time: Duration) -> Result<(), 
             Err(CalibrateError::Verb { error, .. }) => error.to_string(),
             Err(error) => return Err(error),
         };
-        lab.findings.leave(FIELD, &of_cables(cables, &why));
+        leave(lab, &of_cables(cables, &why));
         return Ok(());
     }
     let is_bounded = one_way < BOUNDED * alone;
@@ -59,6 +59,13 @@ pub(super) async fn run(lab: &mut Lab<'_>, stream_time: Duration) -> Result<(), 
     let why = format!("{} cables carry {one_way:.2} GB/s at once, of {alone:.2} GB/s alone", all.len());
     lab.findings.profile.remark(FIELD, &why);
     Ok(())
+}
+
+/// Leaves the bound undecided, unless one cable has shown it
+fn leave(lab: &mut Lab<'_>, why: &str) {
+    if lab.findings.profile.decided(FIELD) != Some(Decided::Measured) {
+        lab.findings.leave(FIELD, why);
+    }
 }
 
 /// Messages that keep a cable busy, as long as there are

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rdma_core::{Device, FRAME};
 use rdma_sim::profile::Decided;
 
+use super::bound;
 use super::streams::{LENS, Room, keeps_busy, rates};
 use super::timing::{PINGS, ping};
 use super::turns;
@@ -110,20 +111,27 @@ fn full_duplex(goodput: &[Goodput]) -> Option<Option<String>> {
     }))
 }
 
-/// Enters the time of a frame as it is in the longest messages, if their stream keeps the cable busy
+/// Enters the time of a frame, or the bound of the payload, as it is in the longest messages, if their stream keeps the cable busy
 fn sustained(lab: &mut Lab<'_>) {
     let findings = &mut lab.findings;
-    if findings.profile.decided("timing.frame_ns") != Some(Decided::Measured) {
+    let is_measured = |field| findings.profile.decided(field) == Some(Decided::Measured);
+    let is_bounded = is_measured(bound::FIELD);
+    if !is_bounded && !is_measured("timing.frame_ns") {
         return;
     }
     let Some(row) = longest_busy(&findings.goodput) else { return };
-    let message = findings.profile.model.timing.per_message_ns as f64;
-    let frame_ns = (row.bytes as f64 / row.one_way - message) / (row.bytes / FRAME) as f64;
-    super::timing::enter_frame(findings, frame_ns);
+    let (took, frames) = (row.bytes as f64 / row.one_way, (row.bytes / FRAME) as f64);
     let why = format!(
         "sustained by messages of {} bytes, {} at once: {:.2} GB/s",
         row.bytes, row.depth, row.one_way
     );
+    if is_bounded {
+        bound::sustain(findings, took, frames);
+        findings.figure("bound of the payload", why);
+        return;
+    }
+    let message = findings.profile.model.timing.per_message_ns as f64;
+    super::timing::enter_frame(findings, (took - message) / frames);
     findings.profile.remark("timing.frame_ns", &why);
 }
 

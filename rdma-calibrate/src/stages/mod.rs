@@ -1,5 +1,6 @@
 //! The experiments, those first that cannot do harm
 
+mod bound;
 mod cables;
 mod connecting;
 mod delivery;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use rdma_core::{Device, FRAME, Time};
 use rdma_sim::{LineRate, Timing};
 
+use super::bound::Bound;
 use crate::Findings;
 use crate::error::CalibrateError;
 use crate::findings::RoundTrips;
@@ -22,6 +23,8 @@ use crate::station::slot;
 const STAGE: &str = "timing";
 /// A message that is short beside everything else.
 const SHORT: usize = 8;
+/// A part of a frame, of which a bound of the payload hides less than of a whole one.
+const PART: usize = 1024;
 pub(super) const PINGS: usize = 400;
 const SENDS: usize = 50;
 const RELAYS: usize = 30;
@@ -38,9 +41,6 @@ const SPACINGS: usize = 9;
 /// The frames of messages that are posted at once, in batches that each queue holds, and how many are in a batch.
 const STREAM: (usize, usize) = (16, 8);
 
-/// The part of the time of a frame from which on the time of a message beside its bytes counts as hidden.
-const HIDDEN: f64 = 0.02;
-
 /// The parts of the way of a message.
 const PARTS: [&str; 4] =
     ["timing.doorbell_ns", "timing.propagation_ns", "timing.delivery_ns", "timing.send_completion_ns"];
@@ -53,6 +53,8 @@ struct Measured {
     send: [f64; 2],
     /// By how much each further message of a batch makes that complete later, short and a frame long.
     spacing: [f64; 2],
+    /// The same of messages that have a part of a frame.
+    part: f64,
     /// Between messages of several frames; `None` if messages of the device are one frame.
     stream: Option<f64>,
     relay: f64,
@@ -74,6 +76,7 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         _ => None,
     };
     let busy = (LONG * FRAME / long, long);
+    let part = spacing(lab, busy, PART, QUEUED).await?;
     let spacing = [spacing(lab, busy, SHORT, QUEUED).await?, spacing(lab, busy, FRAME, QUEUED).await?];
     let (mut credits, relay) = if lab.device.caps().send_waits_for_receive {
         (credits(lab).await?, Some(relay(lab).await?))
@@ -99,55 +102,50 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let jitter = jitter(&mut credits, late);
     lab.findings.figure("receive for a send that waits, median", micros(median(&mut credits)));
     let credit = credits[0];
-    enter(lab, &Measured { ping, send, spacing, stream, relay, credit, jitter }, long);
+    enter(lab, &Measured { ping, send, spacing, part, stream, relay, credit, jitter }, long);
     Ok(())
 }
 
 /// Enters the constants that follow from what was measured
 fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
-    let Measured { ping, send, spacing, stream, relay, credit, jitter } = *measured;
+    let Measured { ping, send, spacing, part, stream, relay, credit, jitter } = *measured;
     let Costs { post, program } = Costs::of(&lab.findings);
     // Each begins with a post and ends with a wake-up and a poll; a relay does so twice.
     let (send, relay, credit) = (send.map(|ns| ns - program), relay - 2.0 * program, credit - program);
-    // The bytes of a frame on the wire are to those of a short message as in the simulator.
     let wire = |len| LineRate::TB5.wire_bytes(len) as f64;
-    let share = wire(SHORT) / wire(FRAME);
+    let share = |len| wire(len) / wire(FRAME);
+    let (short, share_of_part) = (share(SHORT), share(PART));
     let frame_ns = match stream {
         // Of longer messages, because the time of a message before its first frame may be hidden.
         Some(stream) => (stream - spacing[1]) / (STREAM.0 - 1) as f64,
-        None => (spacing[1] - spacing[0]) / (1.0 - share),
+        None => (spacing[1] - spacing[0]) / (1.0 - short),
     };
     let frame_ns = frame_ns.max(0.0);
-    let short_ns = frame_ns * share;
+    let bound = Bound::hiding(frame_ns, spacing, short)
+        .map(|bound| bound.with_line(&lab.findings, part, share_of_part, PART));
+    let short_ns = bound.as_ref().map_or(frame_ns, |bound| bound.line_ns) * short;
     let alone = (spacing[0] - short_ns).max(0.0);
-    // Of a message of one frame, what is not its bytes: less than of a short one if the bytes of the message before it still travel.
-    let of_frame = (spacing[1] - frame_ns).max(0.0);
-    let is_hidden = alone - of_frame > HIDDEN * spacing[1];
     let is_timed = frame_ns > 1.0;
     let findings = &mut lab.findings;
     // The messages that keep the cable busy do so until all are posted, or the posts take longer than the messages.
     let is_posted_slower = post * (LONG + QUEUED) as f64 > frame_ns * LONG as f64 && alone <= post * 1.02;
-    let message = match () {
-        () if is_posted_slower => findings.profile.model.timing.per_message_ns as f64,
-        () if is_hidden => of_frame,
-        () => alone,
-    };
     findings.decide("timing.line_rate", is_timed);
     if is_timed {
-        enter_frame(findings, frame_ns);
         findings.figure("payload rate of full frames, GB/s", format_args!("{:.2}", FRAME as f64 / frame_ns));
     } else {
         findings.leave("timing.frame_ns", "bytes take no time");
     }
-    if is_posted_slower {
+    let message = if is_posted_slower {
         findings.leave("timing.per_message_ns", "a post takes longer");
+        findings.profile.model.timing.per_message_ns as f64
     } else {
-        findings.decide("timing.per_message_ns", message.round() as u64);
-    }
-    if is_hidden && !is_posted_slower {
-        let why =
-            format!("of messages of a frame; of those of 8 bytes, {alone:.0} ns, which longer ones hide");
-        findings.profile.remark("timing.per_message_ns", &why);
+        findings.decide("timing.per_message_ns", alone.round() as u64);
+        alone
+    };
+    match bound.filter(|_| !is_posted_slower) {
+        Some(bound) => bound.enter(findings),
+        None if is_timed => enter_frame(findings, frame_ns),
+        None => (),
     }
     findings.decide("timing.jitter_ns", jitter.round() as u64);
 
@@ -249,10 +247,14 @@ impl Costs {
     }
 }
 
+/// The rate of the port, to that of which the profile has the time of a frame
+pub(super) fn rate(findings: &Findings) -> f64 {
+    findings.port.bits_per_second as f64 / LineRate::TB5.bits_per_second as f64
+}
+
 /// Enters what a frame takes on this cable
 pub(super) fn enter_frame(findings: &mut Findings, frame_ns: f64) {
-    let rate = findings.port.bits_per_second as f64 / LineRate::TB5.bits_per_second as f64;
-    findings.decide("timing.frame_ns", (frame_ns * rate).round() as u64);
+    findings.decide("timing.frame_ns", (frame_ns * rate(findings)).round() as u64);
 }
 
 fn failed(error: rdma_core::Error) -> CalibrateError {

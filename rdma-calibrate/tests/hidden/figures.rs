@@ -88,12 +88,9 @@ fn tail_ns(model: &Model) -> f64 {
     late_ns(model) / 2.0 / f64::from(model.timing.wake_tail_one_in.max(1))
 }
 
-/// Fails unless both have the same figures, within 5 %, or 10 % where a bound hides the time of messages
+/// Fails unless both have the same figures, within 5 %
 #[track_caller]
 pub(crate) fn assert_same_figures(seed: u64, device: &Findings, simulated: &Findings) {
-    // A profile has no bound that hides what a message takes beside its bytes: a message that follows no other one takes that, too.
-    let why = device.profile.why("timing.per_message_ns").unwrap_or_default();
-    let most = if why.contains("hide") { 2.0 * CLOSE } else { CLOSE };
     // A device whose queues refuse nothing does not show how much they hold, so that other depths are measured.
     for truth in &device.goodput {
         let is_same = |row: &&Goodput| (row.bytes, row.depth) == (truth.bytes, truth.depth);
@@ -105,7 +102,7 @@ pub(crate) fn assert_same_figures(seed: u64, device: &Findings, simulated: &Find
         let rates =
             [(truth.one_way, found.one_way), (truth.back, found.back), (truth.both_ways, found.both_ways)];
         for (truth, found) in rates {
-            assert_within(most, &what, truth, found);
+            assert_within(CLOSE, &what, truth, found);
         }
     }
     assert_eq!(device.round_trips.len(), simulated.round_trips.len(), "seed {seed}");
@@ -114,7 +111,7 @@ pub(crate) fn assert_same_figures(seed: u64, device: &Findings, simulated: &Find
         let has_tail = device.profile.model.timing.cpu && device.profile.model.timing.wake_tail_one_in > 0;
         for (truth, found) in truth.ns.into_iter().zip(found.ns).take(if has_tail { 2 } else { 5 }) {
             assert_within(
-                most,
+                CLOSE,
                 &format!("seed {seed}: a round trip of {} bytes", device.round_trips[0].bytes),
                 truth,
                 found,

@@ -156,16 +156,15 @@ pub(crate) fn occupied(rate: LineRate, model: &Model, len: usize) -> u64 {
     first + (len as u64).div_ceil(FRAME as u64).saturating_sub(1) * line(FRAME).max(bound(FRAME))
 }
 
-/// The time of a frame, and that of a message beside its bytes, as the times between messages show it
-fn frame_and_message(rate: LineRate, model: &Model) -> [f64; 2] {
+/// The time of a frame, and that of a message beside its bytes, as the times between messages show it; `None` if a bound of the payload hides
+/// the time of messages
+fn frame_and_message(rate: LineRate, model: &Model) -> Option<[f64; 2]> {
     let [short, frame, two] = [8, FRAME, 2 * FRAME].map(|len| occupied(rate, model, len) as f64);
     let share = LineRate::TB5.wire_bytes(8) as f64 / LineRate::TB5.wire_bytes(FRAME) as f64;
     let longest = model.caps.max_message as usize;
     let frame_ns = if longest < 2 * FRAME { (frame - short) / (1.0 - share) } else { two - frame };
     let alone = (short - share * frame_ns).max(0.0);
-    // A bound of the payload hides the time of a message while the bytes of the one before travel.
-    let is_hidden = alone - (frame - frame_ns) > 0.02 * frame;
-    [frame_ns, if is_hidden { frame - frame_ns } else { alone }]
+    (alone - (frame - frame_ns) <= 0.02 * frame).then_some([frame_ns, alone])
 }
 
 /// The sums of constants that programs see on a device
@@ -214,8 +213,9 @@ pub(crate) fn assert_found(seed: u64, secret: &Model, found: &Profile, hidden: &
                 plan.field
             );
         }
-        // It takes several cables, which are judged by `assert_cables`.
-        if plan.field == OF_CABLES {
+        // It takes several cables, which are judged by `assert_cables`, or messages that follow each other, which are judged below.
+        let is_hidden = frame_and_message(rate, secret).is_none();
+        if plan.field == OF_CABLES || (plan.field == "timing.frame_ns" && is_hidden) {
             continue;
         }
         // What the times are is judged below, by what programs see of them.
@@ -241,13 +241,22 @@ pub(crate) fn assert_found(seed: u64, secret: &Model, found: &Profile, hidden: &
     if is_time_visible("timing.turns", rate, secret) {
         assert_eq!(found.model.timing.turns, secret.timing.turns, "seed {seed}");
     }
-    let expected = frame_and_message(rate, secret);
     let [frame, message] = [found.model.timing.frame_ns, found.model.timing.per_message_ns];
-    let mut pairs = vec![("per message", expected[1], message as f64)];
-    if takes_time(secret) {
-        // The constant is that of a cable of 80 Gb/s.
-        let scale = rate.bits_per_second as f64 / LineRate::TB5.bits_per_second as f64;
-        pairs.push(("a frame", expected[0] * scale, frame as f64));
+    let mut pairs = Vec::new();
+    match frame_and_message(rate, secret) {
+        Some(expected) => {
+            pairs.push(("per message", expected[1], message as f64));
+            if takes_time(secret) {
+                // The constant is that of a cable of 80 Gb/s.
+                let scale = rate.bits_per_second as f64 / LineRate::TB5.bits_per_second as f64;
+                pairs.push(("a frame", expected[0] * scale, frame as f64));
+            }
+        }
+        None => {
+            let lens = [8, 1024, FRAME, 16 * FRAME].map(|len| len.min(secret.caps.max_message as usize));
+            let taken = |len| [secret, &found.model].map(|model| occupied(rate, model, len) as f64);
+            pairs.extend(lens.map(taken).map(|[truth, found]| ("a message behind others", truth, found)));
+        }
     }
     let visible = sums(rate, secret).into_iter().zip(sums(rate, &found.model));
     pairs.extend(visible.map(|((what, truth), (_, found))| (what, truth as f64, found as f64)));
@@ -272,6 +281,8 @@ pub(crate) fn assert_cables(seed: u64, secret: &Model, found: &Findings) {
     if count < 2 {
         assert!(found.cables.is_empty(), "seed {seed}");
         assert!(found.profile.why(field).unwrap().starts_with("one cable"), "seed {seed}");
+        let is_hidden = frame_and_message(rate, secret).is_none();
+        assert_eq!(decided == Some(Decided::Measured), is_hidden, "seed {seed}");
     } else if !takes_time(secret) {
         assert_eq!(found.profile.why(field), Some("bytes take no time"), "seed {seed}");
     } else if decided != Some(Decided::Measured) {

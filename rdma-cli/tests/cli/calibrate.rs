@@ -186,10 +186,7 @@ fn the_file_predicts_the_bandwidth_whatever_bounds_it() {
         (file("limits.toml", limits), &["caps.max_message", "caps.max_pd", "caps.max_queue_frames"]),
         (file("networking.toml", "[timing]\nip_percent = 30"), &["timing.frame_ns"]),
         // The bytes of a message hide what the next one takes beside its own.
-        (
-            file("mac.toml", "[timing]\nmac_bytes_per_us = 6000"),
-            &["timing.per_message_ns", "timing.frame_ns"],
-        ),
+        (file("mac.toml", "[timing]\nmac_bytes_per_us = 6000"), &["timing.mac_bytes_per_us"]),
         (file("slow.toml", "[timing]\nframe_ns = 600"), &["timing.frame_ns"]),
         (file("fast.toml", "[timing]\nframe_ns = 415"), &["timing.frame_ns"]),
     ] {

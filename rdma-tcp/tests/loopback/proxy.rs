@@ -37,14 +37,15 @@ impl Network {
         let accept = async move {
             let listener = TcpListener::from_std(listener).unwrap();
             while let Ok((mut outside, _)) = listener.accept().await {
-                if is_down.load(Ordering::Relaxed) {
-                    continue;
-                }
                 let carry = async move {
                     let Ok(mut inside) = TcpStream::connect((INSIDE, port)).await else { return };
                     let _ = tokio::io::copy_bidirectional(&mut outside, &mut inside).await;
                 };
-                connections.lock().unwrap().spawn(carry);
+                // Under the lock, so that `cut` reaches each that began before the network was down.
+                let mut connections = connections.lock().unwrap();
+                if !is_down.load(Ordering::Relaxed) {
+                    connections.spawn(carry);
+                }
             }
         };
         self.listeners.lock().unwrap().push(tokio::spawn(accept).abort_handle());

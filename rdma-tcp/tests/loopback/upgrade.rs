@@ -78,7 +78,7 @@ fn a_session_falls_back_and_moves_again() {
         };
         let pair = Pair::new(node(), node()).await;
         let is_fast = || pair.ba.snapshot().paths.get(1).is_some_and(|path| path.status == PathStatus::Up);
-        let lens = [64, 2 << 20, 30_000].repeat(4);
+        let lens = [64, 2 << 20, 30_000];
         for _ in 0..3 {
             let mut waited = 0;
             while !is_fast() {
