@@ -27,16 +27,16 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 pub(crate) struct Control<'a> {
     /// In a mutex so that a calibration is [`Sync`], and its future [`Send`]; it is never locked
-    stream: Mutex<BufReader<&'a mut dyn Stream>>,
+    stream: Mutex<BufReader<Box<dyn Stream + 'a>>>,
 }
 
 impl<'a> Control<'a> {
     /// Exchanges versions with the other side
     pub(crate) async fn handshake(
-        stream: &'a mut dyn Stream,
+        stream: impl Stream + 'a,
         runtime: &dyn Runtime,
     ) -> Result<Self, CalibrateError> {
-        let mut control = Self { stream: Mutex::new(BufReader::new(stream)) };
+        let mut control = Self { stream: Mutex::new(BufReader::new(Box::new(stream))) };
         control.send(runtime, &Hello { tb5_calibrate: VERSION }).await?;
         let line = control.line(runtime, PATIENCE).await.map_err(|error| match error {
             // Another program: a port scanner says nothing, and what expects other words ends the connection.
@@ -77,7 +77,7 @@ impl<'a> Control<'a> {
         serde_json::from_slice(&line).map_err(|_| CalibrateError::NotCalibrate)
     }
 
-    fn stream(&mut self) -> &mut BufReader<&'a mut dyn Stream> {
+    fn stream(&mut self) -> &mut BufReader<Box<dyn Stream + 'a>> {
         self.stream.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -17,8 +17,8 @@ pub struct Findings {
     pub profile: Profile,
     /// The name of the device
     pub device: String,
-    /// The name of the profile under which the device was simulated, to be set by the caller; `None` for a real one
-    pub simulated: Option<String>,
+    /// How the device was simulated, to be set by the caller; `None` for a real one
+    pub simulated: Option<Simulation>,
     /// The state and the rate of its port
     pub port: PortStatus,
     /// The time that it took
@@ -48,6 +48,15 @@ pub struct Findings {
     pub wedged: Option<String>,
     /// The least and the most that the true values of fields may be, where that is known
     pub(crate) intervals: BTreeMap<&'static str, [f64; 2]>,
+}
+
+/// How a device was simulated
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Simulation {
+    /// The name of the profile
+    pub profile: String,
+    /// Whether its times passed in real time, so that they contain those of the machine that simulated it
+    pub is_in_real_time: bool,
 }
 
 /// The answer of the device to a rule that no field of the model switches

@@ -32,12 +32,12 @@ pub use self::conformance::BEHAVIOURS;
 pub use self::conformance::expectations::Expectations;
 pub use self::conformance::verdict::{Behaviour, Verdict};
 pub use self::error::{CalibrateError, PeerFailure};
-pub use self::findings::{CableRates, Findings, Goodput, RoundTrips, RuleFinding};
+pub use self::findings::{CableRates, Findings, Goodput, RoundTrips, RuleFinding, Simulation};
 pub use self::machine::{Machine, Path, ViewOfC};
 pub use self::options::Options;
 pub use self::plan::{How, PLAN, Plan};
 pub use self::rule_plan::{UNCHECKED_RULES, checked_rules};
-pub use self::serve::{serve, serve_watched};
+pub use self::serve::{Greeted, serve, serve_watched};
 pub use self::version::VERSION;
 
 use self::conformance::expectations::Mode;

@@ -7,8 +7,12 @@ use rdma_sim::catalogue::{self, Rule};
 use rdma_sim::profile::{Decided, Profile};
 
 use crate::conformance::verdict::{Behaviour, Verdict};
-use crate::findings::{CableRates, Findings, Goodput, RoundTrips, RuleFinding};
+use crate::findings::{CableRates, Findings, Goodput, RoundTrips, RuleFinding, Simulation};
 use crate::plan::PLAN;
+
+/// What a page says of times that passed on the machine that simulated the device
+const IN_REAL_TIME: &str = " Its times contain what that machine added to each step: they tell of the profile only as far as the machine kept \
+                            its pace, and of another machine, or a busier one, nothing.";
 
 impl Findings {
     /// The page, in Markdown: what was found, which rules it contradicts, and what to report
@@ -62,8 +66,9 @@ impl Findings {
             "| behaviours that programs rely on | {passed} of {} |",
             self.behaviours.len()
         );
-        let simulated = self.simulated.as_ref().map_or_else(String::new, |profile| {
-            format!("**The device was simulated, under profile `{profile}`: nothing here was measured on a Mac.** ")
+        let simulated = self.simulated.as_ref().map_or_else(String::new, |Simulation { profile, is_in_real_time }| {
+            let times = if *is_in_real_time { IN_REAL_TIME } else { "" };
+            format!("**The device was simulated, under profile `{profile}`: nothing here was measured on a Mac.**{times} ")
         });
         let mut page = format!(
             "# Calibration of {}\n\n{simulated}Link of {} Gb/s; the calibration took {:.1} s of the device's time. Values are those of profile `{}` \

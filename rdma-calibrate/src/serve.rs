@@ -1,18 +1,19 @@
 //! The side that answers
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::try_join_all;
 use rdma_async::time::sleep;
-use rdma_core::{AnyDevice, Cause, Device as _, Error, PortState, Transition, Verb};
+use rdma_core::{AnyDevice, Cause, Device as _, Error, PortState, Runtime, Transition, Verb};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::calls::Calls;
 use crate::conformance::acts::{Act, Acted, Queues, Refusal};
-use crate::control::{Control, Stream};
+use crate::control::Control;
 use crate::error::CalibrateError;
 use crate::flow::arrivals;
 use crate::machine::{Machine, Path};
@@ -30,15 +31,43 @@ const RELAY_PAUSE: Duration = Duration::from_micros(50);
 /// The stage of errors on this side, which are of experiments of the other side.
 const STAGE: &str = "for the other side";
 
+/// The other side of a calibration, which has said that it is one and speaks the same version
+///
+/// A program that listens greets several connections at once, so that a stranger that says nothing keeps no side out.
+pub struct Greeted<'a>(Control<'a>);
+
+impl fmt::Debug for Greeted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Greeted").finish_non_exhaustive()
+    }
+}
+
+impl<'a> Greeted<'a> {
+    /// Exchanges greetings with the other end of `stream`, for 30 seconds at most
+    ///
+    /// # Errors
+    ///
+    /// [`CalibrateError::NotCalibrate`] if it is another program, or says nothing, and [`CalibrateError::Version`] if it speaks another version.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the stream.
+    pub async fn greet(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'a,
+        runtime: &dyn Runtime,
+    ) -> Result<Self, CalibrateError> {
+        Control::handshake(stream, runtime).await.map(Self)
+    }
+}
+
 /// Answers one calibration
 ///
 /// Leaves no object, however it ends.
 ///
 /// # Errors
 ///
-/// [`CalibrateError::Device`] if the device cannot be used; [`CalibrateError::Version`] and [`CalibrateError::NotCalibrate`] if the
-/// other side is another program, or says nothing; [`CalibrateError::PeerGone`] if it ends later, and [`CalibrateError::PeerSilent`] if it
-/// says nothing for two minutes.
+/// As [`Greeted::greet`]; [`CalibrateError::Device`] if the device cannot be used; [`CalibrateError::PeerGone`] if the other side ends, and
+/// [`CalibrateError::PeerSilent`] if it says nothing for two minutes.
 ///
 /// # Cancel safety
 ///
@@ -47,11 +76,12 @@ pub async fn serve(
     machine: &dyn Machine,
     stream: impl AsyncRead + AsyncWrite + Send + Unpin,
 ) -> Result<(), CalibrateError> {
-    let calls = Arc::new(Calls::new(machine.runtime()));
-    serve_watched(machine, stream, &calls).await
+    let runtime = machine.runtime();
+    let greeted = Greeted::greet(stream, &*runtime).await?;
+    serve_watched(machine, greeted, &Arc::new(Calls::new(runtime))).await
 }
 
-/// As [`serve`], and notes in `calls` which verb it is in: for a thread that watches whether one hangs
+/// As [`serve`] after the greeting, and notes in `calls` which verb it is in: for a thread that watches whether one hangs
 ///
 /// # Errors
 ///
@@ -62,20 +92,11 @@ pub async fn serve(
 /// As [`serve`].
 pub async fn serve_watched(
     machine: &dyn Machine,
-    mut stream: impl AsyncRead + AsyncWrite + Send + Unpin,
-    calls: &Arc<Calls>,
-) -> Result<(), CalibrateError> {
-    serve_over(machine, &mut stream, calls).await
-}
-
-async fn serve_over(
-    machine: &dyn Machine,
-    stream: &mut dyn Stream,
+    Greeted(mut control): Greeted<'_>,
     calls: &Arc<Calls>,
 ) -> Result<(), CalibrateError> {
     let runtime = machine.runtime();
     let runtime = &*runtime;
-    let mut control = Control::handshake(stream, runtime).await?;
     let opened = open(machine, calls);
     let mut answers = match opened {
         Ok(device) => Answers {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures::future::{Either, join, select};
 use rdma_async::TokioRuntime;
 use rdma_calibrate::{
-    Behaviour, CalibrateError, Calls, Findings, Machine, Options, PLAN, Path, VERSION, Verdict, calibrate,
-    serve, serve_watched,
+    Behaviour, CalibrateError, Calls, Findings, Greeted, Machine, Options, PLAN, Path, VERSION, Verdict,
+    calibrate, serve, serve_watched,
 };
 use rdma_core::{AnyDevice, Cause, Error, Runtime, Time, Verb};
 use rdma_sim::profile::Decided;
@@ -156,7 +156,10 @@ fn a_verb_that_hangs_is_named() {
     let (stream, mut peer) = tokio::io::duplex(1024);
     let hanging = tokio.spawn({
         let (calls, machine) = (Arc::clone(&calls), Hanging(runtime, calls_open, Mutex::new(ends)));
-        async move { serve_watched(&machine, stream, &calls).await }
+        async move {
+            let greeted = Greeted::greet(stream, &*machine.0).await?;
+            serve_watched(&machine, greeted, &calls).await
+        }
     });
     let (verb, time) = tokio.block_on(async {
         peer.write_all(format!("{}{{\"number\":1,\"body\":\"bye\"}}\n", our_hello()).as_bytes())

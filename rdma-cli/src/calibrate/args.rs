@@ -14,7 +14,7 @@ pub(crate) const HELP: &str = "On two Macs: tb5 calibrate --listen on one, tb5 c
      Without HOST: and --listen, two simulated Macs are calibrated, in virtual time.\n\n\
      Examples: tb5 calibrate; tb5 calibrate --profile tb5-strict --out strict.toml; tb5 calibrate --listen, and on the other Mac \
      tb5 calibrate mini:.\n\n\
-     If it ends early, or experiments stop because the device answers as none of them expects, the files have what was found.\n\n\
+     If it ends early, or experiments stop because the device answers as none of them expects, the files have what was found; they are written after each kind of experiments.\n\n\
      Exit codes: 0 done, 1 failed, experiments have stopped or, with --conformance, the device lacks a behaviour, 2 usage, 130 after Ctrl-C.";
 
 #[derive(Debug, clap::Args)]

@@ -1,14 +1,15 @@
 //! A calibration of two machines with a cable between them
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use indicatif::ProgressBar;
 use rdma_async::TokioRuntime;
 use rdma_calibrate::{
-    CalibrateError, Calls, Expectations, Findings, Machine, Path, ViewOfC, calibrate_watched, conform,
-    serve_watched,
+    CalibrateError, Calls, Expectations, Findings, Greeted, Machine, Path, Simulation, ViewOfC,
+    calibrate_watched, conform, serve_watched,
 };
 use rdma_core::{AnyDevice, Cause, Error, Runtime, Verb};
 use rdma_tb5::{CompletionEvents, OpenError, OpenOptions, PollPolicy, Provider, VerbsDevice};
@@ -21,7 +22,8 @@ use super::outcome::{Files, SoFar};
 use crate::failure::Failure;
 use crate::mac;
 use crate::machines::{
-    self, CHECK_INTERVAL, Host, canonical, connect, require_port, runtime, unless_interrupted,
+    self, Attempt, Attempts, CHECK_INTERVAL, Host, Refused, connect, require_port, runtime,
+    unless_interrupted,
 };
 use crate::report::{Output, note, with_sources};
 use crate::signals::{Interrupt, Interrupted};
@@ -44,6 +46,8 @@ struct RealDevice {
     runtime: Arc<TokioRuntime>,
     progress: ProgressBar,
     so_far: SoFar,
+    /// `None` if nothing is written.
+    files: Option<Files>,
 }
 
 impl Machine for RealDevice {
@@ -77,6 +81,8 @@ impl Machine for RealDevice {
 
     fn found(&self, findings: &Findings) {
         self.so_far.set(findings);
+        let simulated = || self.provider.simulated_profile().map(in_real_time);
+        self.files.iter().for_each(|files| files.write_unfinished(findings, simulated()));
     }
 
     fn expectations(&self) -> Option<Expectations> {
@@ -144,7 +150,7 @@ pub(super) fn ask(args: &Arguments, host: &Host, output: Output) -> Result<()> {
     let mut asked = with_peer(args, host, output, Some(&files), async |machine, stream, calls| {
         calibrate_watched(machine, stream, &options, calls).await
     })?;
-    asked.found.simulated = asked.simulated;
+    asked.found.simulated = asked.simulated.map(in_real_time);
     files.write(&asked.found, BACKEND, output)
 }
 
@@ -154,6 +160,11 @@ struct Asked<T> {
     device: String,
     /// The profile under which it was simulated; `None` for a real one
     simulated: Option<String>,
+}
+
+/// Of a fabric of processes
+fn in_real_time(profile: String) -> Simulation {
+    Simulation { profile, is_in_real_time: true }
 }
 
 /// Does `work` with the device of this machine, and the machine `host` that answers; if that ends early, `files` get what was found
@@ -171,7 +182,9 @@ fn with_peer<T>(
     let early = {
         let (files, so_far, simulated) = (files.cloned(), so_far.clone(), simulated.clone());
         move |why: &str| {
-            files.iter().for_each(|files| files.write_early(&so_far, simulated.clone(), why));
+            files
+                .iter()
+                .for_each(|files| files.write_early(&so_far, simulated.clone().map(in_real_time), why));
         }
     };
     let found = runtime()?.block_on(async {
@@ -181,7 +194,8 @@ fn with_peer<T>(
         output.announce(&format!("backend: {}; {} answers", names.join(", "), stream.peer_addr()?))?;
         let progress = progress::steps(1);
         let runtime = Arc::new(TokioRuntime::current());
-        let machine = RealDevice { provider, names, runtime, progress: progress.clone(), so_far };
+        let files = files.cloned();
+        let machine = RealDevice { provider, names, runtime, progress: progress.clone(), so_far, files };
         let calls = Arc::new(Calls::new(machine.runtime()));
         let work = work(&machine, stream, &calls);
         let found = watched(&interrupt, &calls, work, early.clone()).await;
@@ -201,36 +215,37 @@ pub(super) fn listen(args: &Arguments, output: Output) -> Result<()> {
         let runtime = Arc::new(TokioRuntime::current());
         // The side that asks knows how far it is.
         let (progress, so_far) = (ProgressBar::hidden(), SoFar::default());
-        let machine = RealDevice { provider, names: names.clone(), runtime, progress, so_far };
+        let machine = RealDevice { provider, names: names.clone(), runtime, progress, so_far, files: None };
         let calls = Arc::new(Calls::new(machine.runtime()));
-        loop {
-            let accepted = async {
-                let (stream, peer) = listener.accept().await?;
-                stream.set_nodelay(true)?;
-                anyhow::Ok((stream, canonical(peer)))
-            };
-            let (stream, peer) = match unless_interrupted(&interrupt, accepted).await {
-                Err(error) if !error.is::<Interrupted>() => {
-                    // The connection is gone already, or too many files are open.
-                    note(&with_sources(&error));
-                    tokio::time::sleep(CHECK_INTERVAL).await;
-                    continue;
-                }
-                accepted => accepted.map_err(in_order)?,
-            };
-            match watched(&interrupt, &calls, serve_watched(&machine, stream, &calls), |_| ()).await {
-                Ok(()) => break anyhow::Ok(peer),
-                // Another program has connected, such as a port scanner.
-                Err(error) if error.downcast_ref() == Some(&CalibrateError::NotCalibrate) => {
-                    note(&format!("{peer} does not calibrate"));
-                }
-                Err(error) => return Err(error.context(peer)),
-            }
-        }
+        let mut attempts = Attempts::new();
+        let accepting = async { Ok(attempts.accept(&listener, greet).await) };
+        let (greeted, peer) = unless_interrupted(&interrupt, accepting).await.map_err(in_order)?;
+        // One calibration: the next side is refused, and waits for nothing.
+        drop((attempts, listener));
+        let serving = serve_watched(&machine, greeted, &calls);
+        watched(&interrupt, &calls, serving, |_| ()).await.with_context(|| peer)?;
+        anyhow::Ok(peer)
     })?;
     let name = names.join(", ");
     let served = Served { backend: BACKEND, role: "server", device: name.clone(), peer: peer.to_string() };
     output.outcome(&served, [("device", name), ("answered", peer.to_string())])
+}
+
+/// Begins to greet what has connected
+fn greet(stream: TcpStream, peer: SocketAddr) -> Result<Attempt<'static, (Greeted<'static>, SocketAddr)>> {
+    stream.set_nodelay(true)?;
+    Ok(Box::pin(async move {
+        let refused = |error| {
+            let error = match error {
+                // Another program has connected, such as a port scanner.
+                CalibrateError::NotCalibrate => anyhow!("this is no tb5 calibrate"),
+                error => error.into(),
+            };
+            Refused { peer, error }
+        };
+        let greeted = Greeted::greet(stream, &TokioRuntime::current()).await.map_err(refused)?;
+        Ok((greeted, peer))
+    }))
 }
 
 /// Result of `work`, unless the user asks to stop; ends the process if a verb hangs, after `early` with the reason

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use rdma_calibrate::Findings;
+use rdma_calibrate::{Findings, Simulation};
 use rdma_sim::profile::{Decided, Profile};
 use serde::Serialize;
 
@@ -96,7 +96,7 @@ impl Files {
     }
 
     /// Writes what was found before a calibration ended because of `why`, if it was anything, and says where
-    pub(super) fn write_early(&self, so_far: &SoFar, simulated: Option<String>, why: &str) {
+    pub(super) fn write_early(&self, so_far: &SoFar, simulated: Option<Simulation>, why: &str) {
         let Some(mut findings) = so_far.take() else { return };
         (findings.simulated, findings.ended) = (simulated, Some(why.to_owned()));
         match self.write_files(&findings) {
@@ -105,10 +105,30 @@ impl Files {
         }
     }
 
+    /// Writes what was found so far: a machine that crashes, as Macs were reported to, takes none of it away
+    ///
+    /// Nothing goes to standard output, which gets the whole profile.
+    pub(super) fn write_unfinished(&self, findings: &Findings, simulated: Option<Simulation>) {
+        if is_standard(&self.profile) {
+            return;
+        }
+        let mut findings = findings.clone();
+        (findings.simulated, findings.ended) =
+            (simulated, Some("it goes on, or was ended from outside".to_owned()));
+        if let Err(error) = self.write_files(&findings) {
+            note(&with_sources(&error));
+        }
+    }
+
     fn write_files(&self, findings: &Findings) -> Result<()> {
         let simulated = findings.simulated.iter();
-        let notes =
-            simulated.map(|of| format!("# Found on a device that was simulated, under profile {of}\n"));
+        let notes = simulated.map(|Simulation { profile, is_in_real_time }| {
+            let times = match is_in_real_time {
+                true => "\n# Its times contain what the machine that simulated it added to each step.",
+                false => "",
+            };
+            format!("# Found on a device that was simulated, under profile {profile}{times}\n")
+        });
         let profile = notes.chain([findings.profile.to_toml()]).collect::<String>();
         write_all(&self.profile, &profile).map_err(|error| unwritten(&error, &profile))?;
         let page = self.page.iter().try_for_each(|page| write_all(page, &findings.page()));
@@ -149,7 +169,7 @@ fn print(
         backend,
         role: "client",
         device: findings.device.clone(),
-        simulated_profile: findings.simulated.clone(),
+        simulated_profile: findings.simulated.as_ref().map(|of| of.profile.clone()),
         virtual_seconds: is_simulated.then_some(seconds),
         wall_seconds: (!is_simulated).then_some(seconds),
         profile_file: profile_file.display().to_string(),

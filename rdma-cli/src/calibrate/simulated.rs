@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use futures::channel::oneshot;
 use futures::future::join;
 use indicatif::ProgressBar;
-use rdma_calibrate::{CalibrateError, Calls, Findings, Machine, Path, calibrate, conform, serve};
+use rdma_calibrate::{CalibrateError, Calls, Findings, Machine, Path, Simulation, calibrate, conform, serve};
 use rdma_core::{AnyDevice, Error, Runtime};
 use rdma_sim::{Net, Sim, SimStream};
 
@@ -72,12 +72,12 @@ pub(super) fn run(args: &Arguments, output: Output) -> Result<()> {
         return conformance::print(&found, SIMULATOR, &mac::device(0), Some(&profile), output);
     }
     let files = Files::require_writable(&args.out, args.profile.as_deref())?;
-    let so_far = SoFar::default();
+    let (so_far, simulation) = (SoFar::default(), Simulation { profile, is_in_real_time: false });
     let calibrated =
         between_two(args, output, &so_far, async move |mac, stream| calibrate(&mac, stream, &options).await);
     let mut findings = calibrated
-        .inspect_err(|error| files.write_early(&so_far, Some(profile.clone()), &with_sources(error)))?;
-    findings.simulated = Some(profile);
+        .inspect_err(|error| files.write_early(&so_far, Some(simulation.clone()), &with_sources(error)))?;
+    findings.simulated = Some(simulation);
     files.write(&findings, SIMULATOR, output)
 }
 

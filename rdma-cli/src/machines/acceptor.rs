@@ -1,22 +1,17 @@
 //! The side that serves: connections become sessions that ask for something
 
 use std::net::SocketAddr;
-use std::pin::Pin;
 
 use anyhow::{Context as _, Result};
-use futures::future::select_all;
 use rdma_async::{AnyDevice, ConnectError, Node, NodeOptions, Session};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
+use super::attempts::{Attempt, Attempts, Refused};
 use super::carriers::Carriers;
-use super::limits::{CHECK_INTERVAL, PATIENCE};
+use super::limits::PATIENCE;
 use super::listen::canonical;
 use super::reset_code::reset_code;
-use crate::report::{note, with_sources};
-
-/// Connections that have not become a session; for a further one, the oldest is dropped.
-const MAX_ATTEMPTS: usize = 16;
 
 /// A session, and what it asks for
 pub(crate) struct Accepted<T> {
@@ -34,19 +29,10 @@ pub(crate) struct Acceptor<'a, T> {
     carriers: &'a Carriers,
     options: NodeOptions,
     read_request: &'a ReadRequest<'a, T>,
-    attempts: Vec<Attempt<'a, T>>,
+    attempts: Attempts<'a, Accepted<T>>,
 }
 
 const NO_REQUEST: &str = "the peer has connected, and sent no request";
-
-/// A connection that may become a session
-type Attempt<'a, T> = Pin<Box<dyn Future<Output = Result<Accepted<T>, Refused>> + 'a>>;
-
-/// A connection that did not become a session
-struct Refused {
-    peer: SocketAddr,
-    error: anyhow::Error,
-}
 
 impl<'a, T: 'a> Acceptor<'a, T> {
     pub(crate) fn new(
@@ -54,7 +40,7 @@ impl<'a, T: 'a> Acceptor<'a, T> {
         options: NodeOptions,
         read_request: &'a ReadRequest<'a, T>,
     ) -> Self {
-        Self { carriers, options, read_request, attempts: Vec::new() }
+        Self { carriers, options, read_request, attempts: Attempts::new() }
     }
 
     /// Waits for the next session with a request that can be met
@@ -63,49 +49,14 @@ impl<'a, T: 'a> Acceptor<'a, T> {
     ///
     /// Dropping the future loses no connection.
     pub(crate) async fn accept(&mut self, listener: &TcpListener) -> Accepted<T> {
-        loop {
-            tokio::select! {
-                arrived = listener.accept() => {
-                    match arrived.map_err(Into::into).and_then(|(stream, peer)| self.admit(stream, canonical(peer))) {
-                        Ok(attempt) => {
-                            if self.attempts.len() == MAX_ATTEMPTS {
-                                // The oldest one has had the most time.
-                                drop(self.attempts.remove(0));
-                            }
-                            self.attempts.push(attempt);
-                        }
-                        // The connection is gone already, or too many files are open.
-                        Err(error) => {
-                            note(&with_sources(&error));
-                            sleep(CHECK_INTERVAL).await;
-                        }
-                    }
-                }
-                (admitted, index) = next_of(&mut self.attempts) => {
-                    drop(self.attempts.remove(index));
-                    match admitted {
-                        Ok(accepted) => return accepted,
-                        Err(Refused { peer, error }) => note(&format!("{peer}: {}", with_sources(&error))),
-                    }
-                }
-            }
-        }
+        let Self { carriers, options, read_request, attempts } = self;
+        let admit = |stream: TcpStream, peer| {
+            // On a node of its own: it takes nothing from others.
+            let node = carriers.node(canonical(stream.local_addr()?), options.clone())?;
+            Ok(Box::pin(admit(*read_request, node, stream, peer)) as Attempt<'_, _>)
+        };
+        attempts.accept(listener, admit).await
     }
-
-    /// Begins to make a connection a session, on a node of its own: it takes nothing from others
-    fn admit(&self, stream: TcpStream, peer: SocketAddr) -> Result<Attempt<'a, T>> {
-        let node = self.carriers.node(canonical(stream.local_addr()?), self.options.clone())?;
-        Ok(Box::pin(admit(self.read_request, node, stream, peer)))
-    }
-}
-
-/// Result and index of the first attempt that is over
-async fn next_of<T>(attempts: &mut [Attempt<'_, T>]) -> (Result<Accepted<T>, Refused>, usize) {
-    if attempts.is_empty() {
-        return std::future::pending().await;
-    }
-    let (admitted, index, _) = select_all(attempts).await;
-    (admitted, index)
 }
 
 /// Makes a connection a session with a request that can be met

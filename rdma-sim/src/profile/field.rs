@@ -32,7 +32,7 @@ macro_rules! fields {
             debug: |model| format!("{:?}", model.$part.$field),
             value: |model| model.$part.$field.write(),
             set: |model, text| {
-                let value = parse_as(&model.$part.$field, text)?;
+                let value = parse_as(&model.$part.$field, text, &[$($why)?])?;
                 $(
                     let is_possible: fn(_) -> bool = $range;
                     if !is_possible(value) {
@@ -52,9 +52,9 @@ macro_rules! fields {
     };
 }
 
-/// `text` as a value of the type of `old`
-fn parse_as<T: Value>(_old: &T, text: &str) -> Result<T, String> {
-    T::parse(text).ok_or_else(T::expected)
+/// `text` as a value of the type of `old`; else says what may be written, which is narrower than the type if `expected` says so
+fn parse_as<T: Value>(_old: &T, text: &str, expected: &[&str]) -> Result<T, String> {
+    T::parse(text).ok_or_else(|| expected.first().map_or_else(T::expected, |expected| (*expected).to_owned()))
 }
 
 /// An hour: a constant of a device that takes longer is a mistake.

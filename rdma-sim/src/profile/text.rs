@@ -60,8 +60,11 @@ impl Profile {
 
 /// A value in TOML: numbers and truth values as they are, all else as a string
 fn scalar(text: &str) -> String {
-    let is_bare = text.parse::<i64>().is_ok() || text.parse::<bool>().is_ok();
-    if is_bare { text.to_owned() } else { quoted(text) }
+    if is_bare(text) { text.to_owned() } else { quoted(text) }
+}
+
+fn is_bare(text: &str) -> bool {
+    text.parse::<i64>().is_ok() || text.parse::<bool>().is_ok()
 }
 
 fn quoted(text: &str) -> String {
@@ -75,7 +78,8 @@ fn read(name: &str, text: &str) -> Result<Profile, Invalid> {
     })?;
     let table = table.get_ref();
     let format = table.get("format").ok_or(Invalid(0, ProfileReason::NoFormat))?;
-    if text_of(format.get_ref()).as_deref() != Some(&*FORMAT.to_string()) {
+    let is_number = format.get_ref().is_integer();
+    if !is_number || text_of(format.get_ref()).as_deref() != Some(&*FORMAT.to_string()) {
         return Err(Invalid(format.span().start, ProfileReason::Format(shown(format.get_ref()))));
     }
     let base = match table.get("base") {
@@ -126,6 +130,13 @@ fn enter(profile: &mut Profile, name: &str, value: &Spanned<DeValue<'_>>) -> Res
     let invalid = |at: &Spanned<DeValue<'_>>, reason| Invalid(at.span().start, reason);
     if let Some(cell) = given {
         let text = text_of(cell.get_ref()).unwrap_or_else(|| shown(cell.get_ref()));
+        if cell.get_ref().is_str() && is_bare(&text) {
+            let expected = format!("{text}, without quotation marks");
+            return Err(invalid(
+                cell,
+                ProfileReason::Value { name: name.to_owned(), value: shown(cell.get_ref()), expected },
+            ));
+        }
         let decided = decided.unwrap_or(Decided::Given);
         profile.set(name, &text, decided).map_err(|reason| invalid(cell, reason))?;
     } else if decided == Some(Decided::Undecided) {
@@ -159,7 +170,11 @@ fn text_of(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// A value for a message
+/// A value for a message; a string that looks like a number has its quotation marks
 fn shown(value: &DeValue<'_>) -> String {
-    text_of(value).unwrap_or_else(|| format!("a value of type {}", value.type_str()))
+    match text_of(value) {
+        Some(text) if value.is_str() && is_bare(&text) => quoted(&text),
+        Some(text) => text,
+        None => format!("a value of type {}", value.type_str()),
+    }
 }

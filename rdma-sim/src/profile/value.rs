@@ -22,7 +22,7 @@ macro_rules! numbers {
     ($($type:ty),+) => {$(
         impl Value for $type {
             fn expected() -> String {
-                "a whole number".to_owned()
+                format!("a whole number of at most {}", <$type>::MAX)
             }
 
             fn parse(text: &str) -> Option<Self> {
