@@ -46,7 +46,9 @@ pub enum CalibrateError {
     #[error("the other side has not answered for {0:?}: a verb may hang there; look at its output")]
     PeerSilent(Duration),
     /// Too many transitions have failed on this side
-    #[error("{0} transitions to RTR have failed here, and more may wedge the port: start both sides again")]
+    #[error(
+        "{0} transitions to RTR have failed here, and more may wedge the port: look for the cause with tb5 doctor before another calibration"
+    )]
     FailedTransitions(u32),
     /// The other side asks for a cable that is not here
     #[error("there is no cable {number}: --device names {count} here; name as many on both machines")]
@@ -70,18 +72,27 @@ pub enum CalibrateError {
 }
 
 impl CalibrateError {
+    /// True if the device of a side is gone, or its port is down
+    pub(crate) fn is_gone(&self) -> bool {
+        match self {
+            Self::Verb { error, .. } | Self::PeerFailed(PeerFailure::Verb(error)) => {
+                matches!(error.cause, Cause::DeviceGone | Cause::PortDown)
+            }
+            _ => false,
+        }
+    }
+
     /// True if the experiments of other stages may go on after it
     pub(crate) fn is_of_stage(&self) -> bool {
         match self {
             Self::Verb { error, .. } | Self::PeerFailed(PeerFailure::Verb(error)) => {
-                let is_gone = matches!(error.cause, Cause::DeviceGone | Cause::PortDown);
                 // What fails to connect once does so again, and some ports were reported to wedge after a few failures.
                 let is_connecting = error.verb == Verb::ModifyQp && !matches!(error.cause, Cause::Invalid(_));
-                !is_gone && !is_connecting
+                !self.is_gone() && !is_connecting
             }
+            Self::Device(_) | Self::PeerFailed(PeerFailure::Device(_)) => false,
             Self::Status { .. } | Self::Silent { .. } | Self::NoCable { .. } | Self::PeerFailed(_) => true,
-            Self::Device(_)
-            | Self::FailedTransitions(_)
+            Self::FailedTransitions(_)
             | Self::PeerGone
             | Self::PeerSilent(_)
             | Self::Version(_)
@@ -95,6 +106,9 @@ impl CalibrateError {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PeerFailure {
+    /// The device there cannot be opened, or its port is down
+    #[error("the device there cannot be used: {0} ({remedy})", remedy = .0.remedy())]
+    Device(Error),
     /// Nothing completed there in time
     #[error("nothing completed")]
     Silent,
@@ -112,6 +126,7 @@ pub enum PeerFailure {
 impl From<&CalibrateError> for PeerFailure {
     fn from(error: &CalibrateError) -> Self {
         match error {
+            CalibrateError::Device(error) => Self::Device(*error),
             CalibrateError::Silent { .. } => Self::Silent,
             CalibrateError::Status { status, .. } => Self::Status(*status),
             CalibrateError::Verb { error, .. } => Self::Verb(*error),

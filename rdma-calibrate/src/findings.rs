@@ -6,6 +6,7 @@ use rdma_core::PortStatus;
 use rdma_sim::profile::{Decided, Profile};
 
 use crate::conformance::verdict::Behaviour;
+use crate::options::Options;
 use crate::plan::{How, NOT_RISKED, PLAN};
 use crate::rule_plan::{OPTIONAL_RULES, UNCHECKED_RULES, checked_rules};
 
@@ -156,8 +157,14 @@ impl Findings {
         }
     }
 
+    /// Leaves a field at the value of the base, and says why it was not decided
     pub(crate) fn leave(&mut self, field: &'static str, why: &str) {
-        self.profile.leave(field, why).expect("the plan names fields of the model");
+        let base = Profile::named(self.profile.base()).expect("the base is a profile of the simulator");
+        let value = base.value(field).expect("the plan names fields of the model");
+        self.profile
+            .set(field, &value, Decided::Undecided)
+            .expect("the base has values that fields can have");
+        self.profile.remark(field, why);
     }
 
     pub(crate) fn rule(&mut self, rule: &'static str, instead: Option<String>) {
@@ -177,16 +184,15 @@ impl Findings {
     }
 
     /// Enters each field that no experiment has decided, with the reason
-    pub(crate) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self, options: &Options) {
+        const STOPPED: &str = "its experiments have stopped";
         let unchecked = UNCHECKED_RULES.iter().map(|(rule, why)| (*rule, (*why).to_owned()));
         self.untested_rules.extend(unchecked);
         for rule in checked_rules() {
             let is_found = self.rules.iter().any(|found| found.rule == rule);
             if !is_found && !self.untested_rules.iter().any(|(untested, _)| *untested == rule) {
-                let why = match OPTIONAL_RULES.contains(&rule) {
-                    true => NOT_RISKED,
-                    false => "its experiments have stopped",
-                };
+                let is_left = OPTIONAL_RULES.contains(&rule) && !options.risk_reboot;
+                let why = if is_left { NOT_RISKED } else { STOPPED };
                 self.leave_rule(rule, why.to_owned());
             }
         }
@@ -194,8 +200,10 @@ impl Findings {
             if self.profile.decided(plan.field).is_none() {
                 match plan.how {
                     How::Unseen(why) => self.leave(plan.field, why),
-                    How::Optional(option) => self.leave(plan.field, &format!("not asked for: {option}")),
-                    _ if !self.stopped.is_empty() => self.leave(plan.field, "its experiments have stopped"),
+                    How::Optional(option) if !options.has(option) => {
+                        self.leave(plan.field, &format!("not asked for: {option}"));
+                    }
+                    _ if !self.stopped.is_empty() => self.leave(plan.field, STOPPED),
                     _ => self.leave(plan.field, "its experiment did not decide it"),
                 }
             }

@@ -53,7 +53,7 @@ impl Flow {
         while sent < sends || received < receives {
             let may_send = is_asking || received > 0;
             let mut is_full = false;
-            while may_send && !is_full && posted < sends && posted - sent < self.depth {
+            while may_send && !is_full && posted < sends && posted < self.depth.saturating_add(sent) {
                 match station.send(self.len) {
                     Ok(_) => posted += 1,
                     Err(error) if error.cause == Cause::QueueFull => is_full = true,
@@ -80,8 +80,7 @@ impl Flow {
             }
             last = progress;
             first.get_or_insert(last);
-            let next = received + self.window;
-            if next < receives {
+            if let Some(next) = received.checked_add(self.window).filter(|next| *next < receives) {
                 station.recv(slot(next % self.window, self.len)).map_err(verb)?;
             }
             received += 1;

@@ -214,7 +214,7 @@ impl Lab<'_> {
 
     /// Opens the device once more as programs in C see it
     pub(crate) fn open_for_c(&self) -> Option<Result<ViewOfC, Error>> {
-        let opened = self.calls.during("alloc_pd", || self.machine.open_for_c());
+        let opened = self.calls.during("open_device, query_device or alloc_pd", || self.machine.open_for_c());
         opened.map(|view| view.map(|view| ViewOfC { device: watch(view.device, &self.calls), ..view }))
     }
 }

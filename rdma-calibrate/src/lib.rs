@@ -46,13 +46,16 @@ use self::lab::Lab;
 
 /// Finds out how the device of `machine` behaves, with the help of a peer that [serves](serve) at the other end of `stream`
 ///
-/// Leaves no object, however it ends.
+/// Destroys each object that it has made, however it ends. A device may count some still: regions after [`Options::risk_reboot`], and a
+/// protection domain after a lost link.
 ///
 /// # Errors
 ///
-/// [`CalibrateError::Verb`] with the stage if a verb that has to work fails; [`CalibrateError::Version`] if the peer is of another
-/// version; [`CalibrateError::PeerGone`] if it vanishes, [`CalibrateError::PeerSilent`] if it does not answer, and
-/// [`CalibrateError::PeerFailed`] if it says so; [`CalibrateError::Silent`] if nothing completes.
+/// [`CalibrateError::Device`] if the device cannot be used; [`CalibrateError::NotCalibrate`] and [`CalibrateError::Version`] if the peer is
+/// another program, or of another version; [`CalibrateError::PeerGone`] if it vanishes, [`CalibrateError::PeerSilent`] if it does not
+/// answer; [`CalibrateError::Verb`] and [`CalibrateError::PeerFailed`] if a device is gone, or if nothing connects any more;
+/// [`CalibrateError::FailedTransitions`] if more transitions might wedge the port. What else fails ends the experiments of one stage, and is
+/// in [`Findings::stopped`].
 ///
 /// # Cancel safety
 ///
@@ -122,6 +125,6 @@ async fn calibrate_over(
     let mut lab = Lab::connect(machine, stream, calls).await?;
     stages::run(&mut lab, options).await?;
     lab.finish().await;
-    lab.findings.finish();
+    lab.findings.finish(options);
     Ok(lab.findings)
 }

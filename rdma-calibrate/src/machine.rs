@@ -70,8 +70,8 @@ pub struct ViewOfC {
     pub device: AnyDevice,
     /// The number of entries of the GID table, set or not
     pub gid_table_len: u32,
-    /// Takes the events that have come to the completion channel, and returns how many there were
-    pub completion_events: Box<dyn FnMut() -> Result<u32, Error> + Send>,
+    /// Takes the events that have come to the completion channel, and returns how many there were; or why there is no channel
+    pub completion_events: Result<Box<dyn FnMut() -> Result<u32, Error> + Send>, Error>,
 }
 
 /// Attributes of the transition to RTR

@@ -11,11 +11,19 @@ pub struct Options {
     /// Tries what some Macs were reported to need a reboot after: up to three transitions to RTR that fail, protection domains until there
     /// are no more, more regions than the device states, and a queue pair in the error state
     pub risk_reboot: bool,
-    /// The least time of each stream by which a rate is measured; zero: as long as 2 MiB take, which is enough for a simulated device
+    /// The least time of each stream by which a rate is measured; zero: as long as 2 to 8 MiB take, which is enough for a simulated device
     pub stream_time: Duration,
 }
 
 impl Options {
+    /// True if the option of the tool with this name is set
+    pub(crate) fn has(&self, option: &str) -> bool {
+        match option {
+            "--idle-death" => self.idle_death,
+            _ => self.risk_reboot,
+        }
+    }
+
     /// With [`idle_death`](Self::idle_death), if `idle_death` is true
     pub fn with_idle_death(mut self, idle_death: bool) -> Self {
         self.idle_death = idle_death;

@@ -30,19 +30,22 @@ impl Findings {
                 Some(Decided::Measured) => writeln!(confirmed, "| `{}` | {value} |", plan.field),
                 _ => {
                     let why = self.profile.why(plan.field).unwrap_or("not reached");
-                    writeln!(open, "| `{}` | {before} | {why} |", plan.field)
+                    writeln!(open, "| `{}` | {before} | {} |", plan.field, cell(why))
                 }
             };
         }
         for RuleFinding { rule: name, instead } in &self.rules {
             let (says, known) = known_of(catalogue::rules().find(|rule| rule.name == *name));
             let _ = match instead {
-                Some(instead) => writeln!(contradicted, "| rule {name} | {instead} | | {says} | {known} |"),
+                Some(instead) => {
+                    let instead = cell(instead);
+                    writeln!(contradicted, "| rule {name} | {instead} | | {says} | {known} |")
+                }
                 None => writeln!(confirmed, "| rule {name} | follows it |"),
             };
         }
         for (name, why) in &self.untested_rules {
-            let _ = writeln!(open, "| rule {name} | not tested | {why} |");
+            let _ = writeln!(open, "| rule {name} | not tested | {} |", cell(why));
         }
         let mut passed = 0;
         for Behaviour { name, rule, verdict } in &self.behaviours {
@@ -56,7 +59,7 @@ impl Findings {
                 Verdict::Failed(_) if rule.is_some() => Ok(()),
                 Verdict::Skipped(_) if rule.is_some_and(is_untested) => Ok(()),
                 Verdict::Failed(instead) => {
-                    writeln!(contradicted, "| behaviour `{name}` | {instead} | | | |")
+                    writeln!(contradicted, "| behaviour `{name}` | {} | | | |", cell(instead))
                 }
                 Verdict::Skipped(why) => writeln!(open, "| behaviour `{name}` | not tried | {why} |"),
             };
@@ -81,7 +84,8 @@ impl Findings {
         if let Some(why) = &self.ended {
             let _ = write!(
                 page,
-                "\n**The calibration ended early: {why}.** What was not reached is among what was not decided.\n"
+                "\n**The calibration ended early: {}.** What was not reached is among what was not decided.\n",
+                cell(why)
             );
         }
         if let Some(wedged) = &self.wedged {
@@ -94,7 +98,7 @@ impl Findings {
             );
             page.push_str("| Experiments | Why |\n|---|---|\n");
             for (stage, why) in &self.stopped {
-                let _ = writeln!(page, "| {stage} | {why} |");
+                let _ = writeln!(page, "| {stage} | {} |", cell(why));
             }
         }
         page.push_str("\n## What contradicts the simulator\n\n");
@@ -143,7 +147,7 @@ impl Findings {
             let _ = writeln!(page, "| {bytes} | {depth} | {one_way:.2} | {back:.2} | {both_ways:.2} |");
         }
         for (bytes, why) in &self.goodput_missing {
-            let _ = writeln!(page, "| {bytes} | {why} | | | |");
+            let _ = writeln!(page, "| {bytes} | {} | | | |", cell(why));
         }
     }
 
@@ -182,7 +186,8 @@ impl Findings {
 
 /// True if two values of a field differ: times and rates by more than a measurement does, a twentieth
 fn differ(field: &str, found: &str, before: &str) -> bool {
-    if !(field.starts_with("timing.") || field == "rules.idle_death") {
+    let is_measured = ["_ns", "_per_us", "_one_in"].iter().any(|unit| field.ends_with(unit));
+    if !is_measured && field != "rules.idle_death" {
         return found != before;
     }
     match (number(found), number(before)) {
@@ -191,6 +196,13 @@ fn differ(field: &str, found: &str, before: &str) -> bool {
         }
         _ => found != before,
     }
+}
+
+/// Words of a device or of its peer as a cell of a table: nothing in them makes a row or a cell
+fn cell(text: &str) -> String {
+    const MOST: usize = 400;
+    let plain = |c: char| if c.is_control() || c == '|' { ' ' } else { c };
+    text.chars().take(MOST).map(plain).collect()
 }
 
 /// A number and its unit
@@ -229,6 +241,7 @@ mod tests {
         assert!(differ("rules.ipv4_gid_index", "2", "1"));
         assert!(differ("caps.max_queue_frames", "4096", "4095"));
         assert!(!differ("timing.frame_ns", "446", "445") && differ("timing.frame_ns", "480", "445"));
+        assert!(differ("timing.turns", "2", "1") && differ("timing.cores", "1", "0"));
         assert!(!differ("rules.idle_death", "1400s", "1380s") && differ("rules.idle_death", "600s", "1380s"));
         assert!(differ("timing.cpu", "true", "false"));
     }
@@ -245,5 +258,12 @@ mod tests {
         assert!(!differs(&findings, "1200s"));
         findings.know_between("rules.idle_death", 0.0, 480.0);
         assert!(differs(&findings, "240s"));
+    }
+
+    /// Catches words of a peer that make rows of a table.
+    #[test]
+    fn words_of_a_peer_stay_in_their_cell() {
+        assert_eq!(cell("a | b\n| c |"), "a   b   c  ");
+        assert_eq!(cell(&"x".repeat(1000)).len(), 400);
     }
 }

@@ -24,7 +24,7 @@ use crate::watched::open_watched;
 
 /// The time for which the asking side may be busy with itself; while it waits for longer, it sends [`Request::Alive`].
 const IDLE: Duration = Duration::from_mins(2);
-/// The most memory of a queue pair, in bytes.
+/// The most memory of all queue pairs together, in bytes.
 const MAX_MEMORY: usize = 64 << 20;
 /// Between the completion of a relay's send and the post of its receive.
 const RELAY_PAUSE: Duration = Duration::from_micros(50);
@@ -206,7 +206,8 @@ impl Answers<'_> {
             Request::Make { cable, frames, len } => {
                 self.station = None;
                 let device = self.device(cable)?;
-                let len = len.min(MAX_MEMORY);
+                let used: usize = self.resting.iter().map(Station::memory_len).sum();
+                let len = len.min(MAX_MEMORY.saturating_sub(used));
                 let station = Station::new(self.calls.runtime(), &device, frames, len).map_err(verb)?;
                 let address = station.address();
                 self.station = Some(station);

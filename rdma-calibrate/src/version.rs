@@ -1,2 +1,2 @@
 /// The version of the conversation: sides of different versions part at once
-pub const VERSION: u64 = 6;
+pub const VERSION: u64 = 7;

@@ -18,7 +18,7 @@ pub(crate) fn open_watched(
     calls: &Arc<Calls>,
     open: impl FnOnce() -> Result<AnyDevice, Error>,
 ) -> Result<AnyDevice, Error> {
-    calls.during("alloc_pd", open).map(|device| watch(device, calls))
+    calls.during("open_device, query_device or alloc_pd", open).map(|device| watch(device, calls))
 }
 
 /// Notes each verb of an open device in `calls`

@@ -55,8 +55,17 @@ impl Channel {
         let fd = unsafe { (*self.as_ptr()).fd };
         let mut ready = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         // SAFETY: `ready` is one entry, and nothing waits.
-        if unsafe { libc::poll(&raw mut ready, 1, 0) } <= 0 {
-            return Ok(false);
+        match unsafe { libc::poll(&raw mut ready, 1, 0) } {
+            0 => return Ok(false),
+            // A signal came first: the next look finds the event.
+            ..0 if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => {
+                return Ok(false);
+            }
+            ..0 => return Err(Error::new(Verb::PollCq, errno::cause(errno::last()))),
+            _ if ready.revents & libc::POLLIN == 0 => {
+                return Err(Error::new(Verb::PollCq, Cause::DeviceGone));
+            }
+            _ => (),
         }
         let (mut cq, mut cq_context) = (null_mut(), null_mut());
         // SAFETY: the channel exists, and both places are valid.

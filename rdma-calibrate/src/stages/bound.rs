@@ -96,3 +96,17 @@ fn enter_bytes_per_us(findings: &mut Findings, ns: f64) {
     findings.decide(FIELD, (FRAME as f64 * 1000.0 / ns).round() as u64);
     why.into_iter().for_each(|why| findings.profile.remark(FIELD, &why));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a bound that is entered where none is, and one that hides a whole message and is not.
+    #[test]
+    fn only_what_hides_messages_is_a_bound() {
+        // Messages of 8 bytes take 60 ns and those of a frame 505, of which the cable takes 445.
+        assert!(Bound::hiding(445.0, [63.0, 505.0], 0.007).is_none());
+        // A frame takes 683 ns by the bound, and so does a message of a frame.
+        assert!(Bound::hiding(683.0, [63.0, 683.0], 0.007).is_some());
+    }
+}

@@ -81,7 +81,11 @@ fn transitions(failed: u32) -> String {
 async fn usual(lab: &mut Lab<'_>) -> Result<Result<(), String>, CalibrateError> {
     match connect(lab, Path::default()).await {
         Ok(connected) => Ok(connected.map_err(|cause| cause.to_string())),
-        Err(CalibrateError::PeerFailed(why)) => Ok(Err(why.to_string())),
+        Err(error) if error.is_gone() => Err(error),
+        // Some wedged ports make no objects.
+        Err(error @ (CalibrateError::PeerFailed(_) | CalibrateError::Verb { .. })) => {
+            Ok(Err(error.to_string()))
+        }
         Err(error) => Err(error),
     }
 }

@@ -36,7 +36,12 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         };
         let is_spoiled = match lab.pair(STAGE, 16, 1 << 14).await {
             Ok(_) => false,
-            Err(CalibrateError::Verb { .. } | CalibrateError::PeerFailed(_)) => true,
+            // A cable that was pulled meanwhile says nothing of idleness.
+            Err(error) if error.is_gone() => return Err(error),
+            Err(error @ (CalibrateError::Verb { .. } | CalibrateError::PeerFailed(_))) => {
+                lab.require_port().map_err(|_| error)?;
+                true
+            }
             Err(error) => return Err(error),
         };
         match is_spoiled.then(|| refusal(lab)).flatten() {

@@ -10,7 +10,7 @@ use crate::memory::{ALL_ACCESS, Memory};
 use crate::message::Request;
 use crate::plan::{How, NOT_RISKED, PLAN};
 
-/// The most that are made: more are no limit that a program meets.
+/// The most that are made: a program does not reach a limit beyond.
 const MOST: usize = 64;
 /// As above, of regions: Apple's device has a hundred.
 const MOST_REGIONS: usize = 256;
@@ -27,7 +27,8 @@ pub(super) async fn run(lab: &mut Lab<'_>, risks: bool) -> Result<(), CalibrateE
     let cqs = count(MOST, || lab.device.create_cq(16));
     enter(lab, "caps.max_cq", cqs);
     let stated = lab.device.caps().max_mr as usize;
-    let most = if risks { MOST_REGIONS } else { MOST_REGIONS.min(stated) };
+    // Other processes may have some of them.
+    let most = if risks { MOST_REGIONS } else { MOST_REGIONS.min(stated / 2) };
     let regions = count(most, || Memory::register(&lab.device, 0, FRAME, ALL_ACCESS));
     enter(lab, "caps.max_mr", regions);
     if risks {

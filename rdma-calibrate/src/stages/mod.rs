@@ -41,6 +41,7 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
                 return Err(error);
             }
             lab.findings.stopped.push((stage.name(), error.to_string()));
+            lab.report();
             // What the peer has of it goes, and its late replies are ignored.
             lab.ask(Request::Drop).await?;
         }
@@ -69,7 +70,10 @@ async fn conform(lab: &mut Lab<'_>, options: &Options) -> Result<(), CalibrateEr
     conformance::rules::enter(&mut lab.findings, &behaviours);
     lab.findings.behaviours = behaviours;
     lab.transitions.require().inspect_err(|_| lab.report())?;
-    broken.map_or(Ok(()), Err)
+    broken.map_or(Ok(()), |error| {
+        lab.report();
+        Err(error)
+    })
 }
 
 /// Experiments of one kind

@@ -29,7 +29,7 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
 
     // Receives of two frames tell the unit; where nothing is refused, a receive that is longer than the whole queue does.
     let longest = (lab.device.caps().max_message as usize / FRAME) as u32;
-    let mut grants = Vec::new();
+    let (mut grants, mut more) = (Vec::new(), Vec::new());
     if overflows {
         let most = longest.min(max);
         let mut is_counted_in_frames = false;
@@ -37,12 +37,10 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
             let fits = longest_accepted(lab, frames, most).await?;
             is_counted_in_frames |= fits < most;
             // The longest message of the device shows only that a queue accepts as much.
-            if fits < most || most == max {
-                grants.push((frames, fits));
-            }
+            if fits < most || most == max { grants.push((frames, fits)) } else { more.push((frames, fits)) }
         }
         if !is_counted_in_frames {
-            grants.clear();
+            more.append(&mut grants);
             let why = "no receive is refused, however many are posted and however long they are";
             lab.findings.leave("rules.queue_unit", why);
         } else {
@@ -60,8 +58,8 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
             lab.findings.decide("rules.queue_unit", if twos == ones { "requests" } else { "frames" });
         }
     }
-    longest_message(lab, &grants).await?;
-    match grant(&grants) {
+    longest_message(lab, grants.iter().chain(&more).copied()).await?;
+    match grant(&grants, &more, max) {
         Some(grant) => lab.findings.decide("rules.queue_grant", grant),
         None if grants.is_empty() => lab.findings.leave("rules.queue_grant", "no receive is refused"),
         None => lab.findings.leave("rules.queue_grant", &format!("no known way to grant: {grants:?}")),
@@ -121,10 +119,13 @@ async fn longest_accepted(lab: &mut Lab<'_>, frames: u32, most: u32) -> Result<u
 }
 
 /// Confirms the longest message, if a queue holds that: by receives, because no send would ever complete
-async fn longest_message(lab: &mut Lab<'_>, grants: &[(u32, u32)]) -> Result<(), CalibrateError> {
+async fn longest_message(
+    lab: &mut Lab<'_>,
+    grants: impl Iterator<Item = (u32, u32)>,
+) -> Result<(), CalibrateError> {
     const FIELD: &str = "caps.max_message";
     let stated = lab.device.caps().max_message;
-    let deepest = grants.last().copied();
+    let deepest = grants.max_by_key(|(_, holds)| *holds);
     let is_counted = lab.findings.profile.value("rules.queue_unit").as_deref() == Some("frames");
     let Some((asked, _)) =
         deepest.filter(|(_, holds)| !is_counted || *holds >= stated.div_ceil(FRAME as u32))
@@ -143,16 +144,20 @@ async fn longest_message(lab: &mut Lab<'_>, grants: &[(u32, u32)]) -> Result<(),
     Ok(())
 }
 
-/// The way to grant by which queues accepted so much for so much that was asked
-fn grant(grants: &[(u32, u32)]) -> Option<String> {
+/// The way to grant by which queues accepted so much for so much that was asked, and in `more` at least so much, on a device with this limit
+fn grant(grants: &[(u32, u32)], more: &[(u32, u32)], max: u32) -> Option<String> {
     let (_, least) = *grants.first()?;
-    let (_, most) = *grants.last()?;
-    let ring = |asked: u32, least: u32| ((asked + 1).next_power_of_two() - 1).max(least).min(most);
-    if grants.iter().all(|(asked, accepted)| asked == accepted) {
+    let is = |says: &dyn Fn(u32) -> u32| {
+        let is_accepted = |(asked, accepted): &(u32, u32)| *accepted == says(*asked);
+        grants.iter().all(is_accepted) && more.iter().all(|(asked, accepted)| *accepted <= says(*asked))
+    };
+    let ring = |asked: u32| ((asked + 1).next_power_of_two() - 1).max(least).min(max);
+    let is_same = grants.iter().chain(more).all(|(_, accepted)| *accepted == least);
+    if is(&|asked| asked) {
         Some("exact".to_owned())
-    } else if grants.iter().all(|(asked, accepted)| *accepted == ring(*asked, least)) && least < most {
+    } else if is(&ring) && !is_same {
         Some(format!("at-least {}", if least == 1 { 0 } else { least }))
-    } else if grants.iter().all(|(_, accepted)| *accepted == least) {
+    } else if is(&|_| least) {
         Some(format!("fixed {least}"))
     } else {
         None
@@ -194,8 +199,18 @@ mod tests {
             ([1, 65, 2000, 4095], None),
         ] {
             let grants: Vec<_> = ASKED.into_iter().zip(accepted).collect();
-            assert_eq!(grant(&grants).as_deref(), expected, "{accepted:?}");
+            assert_eq!(grant(&grants, &[], 4095).as_deref(), expected, "{accepted:?}");
         }
+    }
+
+    /// Regression: of a queue that took the longest message, nothing counted, and a grant that fits the others alone was found.
+    #[test]
+    fn a_queue_that_accepts_at_least_so_much_counts() {
+        let grants = [(1, 200), (64, 200)];
+        let more = [(2000, 256), (4095, 256)];
+        assert_eq!(grant(&grants, &more, 4095).as_deref(), Some("at-least 200"));
+        assert_eq!(grant(&grants, &[], 4095).as_deref(), Some("fixed 200"));
+        assert_eq!(grant(&[(1, 1), (64, 64)], &more, 4095).as_deref(), Some("exact"));
     }
 
     #[test]

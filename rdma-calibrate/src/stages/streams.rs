@@ -21,6 +21,8 @@ const FRAMES: u32 = 1024;
 const SAFE: u32 = 128;
 /// The most messages of a stream.
 const MOST: usize = 1 << 20;
+/// The most bytes of a stream: a rate beyond every cable makes none that takes hours.
+const MOST_BYTES: usize = 32 << 30;
 /// The bytes in flight from which on the cable is always busy: more than what it carries while a message travels there and back.
 const BUSY: usize = 512 << 10;
 
@@ -109,7 +111,7 @@ pub(super) async fn rates(
 
 /// The number of messages of a stream that lasts about `time` at `rate` GB/s; `None` if `count` of them last half as long
 fn longer(count: usize, rate: f64, len: usize, time: Duration) -> Option<usize> {
-    let lasting = ((rate * time.as_nanos() as f64 / len as f64) as usize).min(MOST);
+    let lasting = ((rate * time.as_nanos() as f64 / len as f64) as usize).min(MOST).min(MOST_BYTES / len);
     (count < lasting / 2).then_some(lasting)
 }
 
@@ -164,7 +166,7 @@ async fn attempt(
     match (here, lab.reply().await) {
         (_, Err(gone @ (CalibrateError::PeerGone | CalibrateError::PeerSilent(_)))) => Err(gone),
         (Err(error), _) | (Ok(_), Err(error)) => Err(error),
-        (Ok(here), Ok(Reply::Took { nanoseconds })) => {
+        (Ok(here), Ok(Reply::Took { nanoseconds })) if nanoseconds.len() == cables.len() => {
             let ends: Vec<_> = nanoseconds.into_iter().map(Duration::from_nanos).collect();
             let last = |ends: &[Duration]| ends.iter().max().copied().unwrap_or_default();
             let rates = flow.rates(cables.len(), [last(&ends), last(&arrivals(&here))]);
@@ -189,6 +191,7 @@ mod tests {
         assert_eq!(longer(512, 9.2, FRAME, Duration::from_secs(1)), Some(MOST));
         assert_eq!(longer(MOST, 9.2, FRAME, Duration::from_secs(1)), None);
         assert_eq!(longer(8, f64::INFINITY, FRAME, Duration::from_millis(200)), Some(MOST));
+        assert_eq!(longer(8, f64::INFINITY, 1 << 20, Duration::from_millis(200)), Some(32 << 10));
         assert_eq!(longer(512, 9.2, FRAME, Duration::ZERO), None);
     }
 }

@@ -121,11 +121,15 @@ fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
         None => (spacing[1] - spacing[0]) / (1.0 - short),
     };
     let frame_ns = frame_ns.max(0.0);
-    let bound = Bound::hiding(frame_ns, spacing, short)
+    let is_timed = frame_ns > 1.0;
+    // A port whose rate is not known has no time by its cable.
+    let is_rated = lab.findings.port.bits_per_second > 0;
+    let bound = (is_timed && is_rated)
+        .then(|| Bound::hiding(frame_ns, spacing, short))
+        .flatten()
         .map(|bound| bound.with_line(&lab.findings, part, share_of_part, PART));
     let short_ns = bound.as_ref().map_or(frame_ns, |bound| bound.line_ns) * short;
     let alone = (spacing[0] - short_ns).max(0.0);
-    let is_timed = frame_ns > 1.0;
     let findings = &mut lab.findings;
     // The messages that keep the cable busy do so until all are posted, or the posts take longer than the messages.
     let is_posted_slower = post * (LONG + QUEUED) as f64 > frame_ns * LONG as f64 && alone <= post * 1.02;
@@ -254,7 +258,10 @@ pub(super) fn rate(findings: &Findings) -> f64 {
 
 /// Enters what a frame takes on this cable
 pub(super) fn enter_frame(findings: &mut Findings, frame_ns: f64) {
-    findings.decide("timing.frame_ns", (frame_ns * rate(findings)).round() as u64);
+    match rate(findings) {
+        0.0 => findings.leave("timing.frame_ns", "the port does not state the rate of its link"),
+        rate => findings.decide("timing.frame_ns", (frame_ns * rate).round() as u64),
+    }
 }
 
 fn failed(error: rdma_core::Error) -> CalibrateError {
@@ -402,7 +409,8 @@ async fn relay(lab: &mut Lab<'_>) -> Result<f64, CalibrateError> {
         let Reply::Took { nanoseconds } = lab.reply().await? else {
             return Err(CalibrateError::NotCalibrate);
         };
-        times.push(took - nanoseconds.iter().sum::<u64>() as f64);
+        let [pause] = nanoseconds[..] else { return Err(CalibrateError::NotCalibrate) };
+        times.push(took - pause as f64);
     }
     Ok(median(&mut times))
 }

@@ -23,8 +23,16 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         return Ok(());
     };
     let fail = |error| CalibrateError::Verb { stage: STAGE, error };
-    let ViewOfC { device, gid_table_len, mut completion_events } = view.map_err(fail)?;
+    let ViewOfC { device, gid_table_len, completion_events } = view.map_err(fail)?;
     lab.findings.decide("rules.large_gid_table", gid_table_len > SMALL_GID_TABLE);
+    let mut completion_events = match completion_events {
+        Ok(completion_events) => completion_events,
+        Err(error) => {
+            lab.findings
+                .leave("rules.completion_events", &format!("there is no completion channel: {error}"));
+            return Ok(());
+        }
+    };
     let (mut station, peer) = lab.half_pair(STAGE, &Arc::new(device), 64, 1 << 16).await?;
     station.connect(&peer).map_err(fail)?;
     lab.recv(1, 8).await?;

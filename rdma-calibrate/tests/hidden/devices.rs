@@ -23,7 +23,16 @@ const WORDS: &[(&str, &[&str])] = &[
     ("rules.multi_sge", &["refused", "split"]),
     (
         "rules.queue_grant",
-        &["exact", "at-least 0", "at-least 511", "at-least 1023", "at-least 3000", "fixed 200", "fixed 1023"],
+        &[
+            "exact",
+            "at-least 0",
+            "at-least 200",
+            "at-least 511",
+            "at-least 1023",
+            "at-least 3000",
+            "fixed 200",
+            "fixed 1023",
+        ],
     ),
     ("rules.queue_read_back", &["accepted", "asked", "limit"]),
     ("rules.queue_unit", &["frames", "requests"]),

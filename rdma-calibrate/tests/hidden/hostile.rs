@@ -48,10 +48,11 @@ fn requests() -> Vec<Vec<String>> {
         );
         all.push(vec![MAKE.to_owned(), r#""keep""#.to_owned(), flow]);
     }
-    // Memory that is registered again and again.
-    all.push(
-        [MAKE].into_iter().chain([r#"{"recv_late":{"len":1000000}}"#; 200]).map(str::to_owned).collect(),
-    );
+    // Memory that is registered again and again: a device has a hundred regions.
+    for len in [8, 1_000_000] {
+        let late = format!(r#"{{"recv_late":{{"len":{len}}}}}"#);
+        all.push(std::iter::once(MAKE.to_owned()).chain(std::iter::repeat_n(late, 200)).collect());
+    }
     all
 }
 

@@ -198,7 +198,7 @@ impl Machine for HostOfProvider {
             Ok(ViewOfC {
                 gid_table_len: device.gid_table_len()?,
                 device: AnyDevice::new(device),
-                completion_events: Box::new(move || events.take()),
+                completion_events: Ok(Box::new(move || events.take())),
             })
         }))
     }

@@ -12,7 +12,7 @@ use rdma_calibrate::{
     calibrate_watched, conform, serve_watched,
 };
 use rdma_core::{AnyDevice, Cause, Error, Runtime, Verb};
-use rdma_tb5::{CompletionEvents, OpenError, OpenOptions, PollPolicy, Provider, VerbsDevice};
+use rdma_tb5::{OpenError, OpenOptions, PollPolicy, Provider, VerbsDevice};
 use serde::Serialize;
 use tokio::net::TcpStream;
 
@@ -35,7 +35,7 @@ const LONGEST_VERB: Duration = Duration::from_secs(15);
 /// The backend in JSON output
 const BACKEND: &str = "rdma";
 
-/// How long each stream lasts that measures a rate, of which there are some twenty
+/// How long each stream lasts that measures a rate, of which there are thirty, and three for each cable and for all
 const STREAM_TIME: Duration = Duration::from_millis(200);
 
 /// A device of this machine
@@ -94,12 +94,17 @@ impl Machine for RealDevice {
     }
 
     fn open_for_c(&self) -> Option<Result<ViewOfC, Error>> {
-        Some(self.open_verbs(0, options(Path::default()).completion_channel()).and_then(|device| {
-            let events = device.completion_events();
+        let options = options(Path::default());
+        let (device, lacking) = match self.open_verbs(0, options.clone().completion_channel()) {
+            Ok(device) => (Ok(device), Error::new(Verb::CreateCq, Cause::Unsupported)),
+            Err(error) => (self.open_verbs(0, options), error),
+        };
+        Some(device.and_then(|device| {
+            let events = device.completion_events().ok_or(lacking);
             Ok(ViewOfC {
                 gid_table_len: device.gid_table_len()?,
                 device: AnyDevice::new(device),
-                completion_events: Box::new(move || events.as_ref().map_or(Ok(0), CompletionEvents::take)),
+                completion_events: events.map(|events| Box::new(move || events.take()) as _),
             })
         }))
     }
@@ -259,7 +264,8 @@ async fn watched<T>(
     let watching = tokio::spawn(async move {
         let (verb, time) = calls.hangs(LONGEST_VERB, CHECK_INTERVAL).await;
         let why = format!("{verb} has not returned for {:.0} s", time.as_secs_f64());
-        note(&format!(
+        // Also with --quiet: without it, nobody knows which Mac to restart.
+        crate::report::error(&anyhow!(
             "{why}: the driver hangs, and its objects stay. End nothing by force: restart this Mac, and send the output of \
              `tb5 doctor` with the name of the verb"
         ));

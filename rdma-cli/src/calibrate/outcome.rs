@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, is_standard, shown};
 use crate::file::{require_other, require_writable, write_all};
-use crate::report::{Output, SIMULATOR, note, plain, with_sources};
+use crate::report::{Output, SIMULATOR, error, note, plain, with_sources};
 
 #[derive(Debug, Serialize)]
 struct Outcome {
@@ -89,10 +89,18 @@ impl Files {
     pub(super) fn write(&self, findings: &Findings, backend: &'static str, output: Output) -> Result<()> {
         self.write_files(findings)?;
         print(findings, &self.profile, self.page.as_deref(), backend, output)?;
-        if let [(stage, why), ..] = &findings.stopped[..] {
-            bail!("the experiments of \"{stage}\" have stopped: {why}; the files have the others");
+        let stopped = findings.stopped.first().map(|(stage, why)| {
+            anyhow!("the experiments of \"{stage}\" have stopped: {why}; the files have the others")
+        });
+        match (stopped, &findings.wedged) {
+            (stopped, None) => stopped.map_or(Ok(()), Err),
+            // The last line, also with --quiet.
+            (None, Some(wedged)) => {
+                error(&anyhow!("{wedged}"));
+                Ok(())
+            }
+            (Some(stopped), Some(wedged)) => Err(anyhow!("{stopped}\n{wedged}")),
         }
-        Ok(())
     }
 
     /// Writes what was found before a calibration ended because of `why`, if it was anything, and says where
@@ -114,7 +122,7 @@ impl Files {
         }
         let mut findings = findings.clone();
         (findings.simulated, findings.ended) =
-            (simulated, Some("it goes on, or was ended from outside".to_owned()));
+            (simulated, Some("these files were written while it ran".to_owned()));
         if let Err(error) = self.write_files(&findings) {
             note(&with_sources(&error));
         }
@@ -138,10 +146,7 @@ impl Files {
 
 /// The failure to write a good profile, which is not lost by that
 fn unwritten(error: &anyhow::Error, profile: &str) -> anyhow::Error {
-    anyhow!(
-        "{}; the calibration has succeeded, and its profile follows: keep it in another file\n\n{profile}",
-        with_sources(error)
-    )
+    anyhow!("{}; the profile follows: keep it in another file\n\n{profile}", with_sources(error))
 }
 
 /// The name of a device, with the profile under which it was simulated
@@ -193,7 +198,5 @@ fn print(
         ("profile", outcome.profile_file.clone()),
     ];
     let page = outcome.page_file.iter().map(|page| ("page", page.clone()));
-    output.outcome(&outcome, rows.into_iter().chain(page))?;
-    findings.wedged.iter().for_each(|wedged| note(wedged));
-    Ok(())
+    output.outcome(&outcome, rows.into_iter().chain(page))
 }

@@ -134,7 +134,7 @@ fn a_host_that_is_killed_in_the_middle_is_the_end_of_the_other_one() {
         // What the side that asks has found so far is not lost, also if that one is killed.
         let page = fs::read_to_string(found.with_extension("md")).unwrap();
         let why =
-            if victim == "b" { "it goes on, or was ended from outside" } else { "the other side has ended" };
+            if victim == "b" { "these files were written while it ran" } else { "the other side has ended" };
         assert!(page.contains(&format!("**The calibration ended early: {why}")), "{page}");
         assert!(page.contains("not reached"), "{page}");
     }
