@@ -18,7 +18,7 @@ use crate::station::Station;
 use crate::transitions::Transitions;
 use crate::watched::{open_watched, watch};
 
-/// The interval at which this side tells the peer that it is there, while this side waits
+/// The interval of keep-alives to the peer, while this side waits
 const ALIVE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Lab<'a> {

@@ -25,6 +25,16 @@ impl Transitions {
         transition().inspect_err(|_| self.failed += 1)
     }
 
+    /// Counts a transition that has failed beside [`attempt`](Self::attempt)
+    pub(crate) fn count_failed(&mut self) {
+        self.failed += 1;
+    }
+
+    /// How many have failed
+    pub(crate) fn failed(&self) -> u32 {
+        self.failed
+    }
+
     /// Fails if no more transitions may be made
     pub(crate) fn require(&self) -> Result<(), CalibrateError> {
         match self.failed {

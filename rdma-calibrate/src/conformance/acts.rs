@@ -100,7 +100,7 @@ pub(crate) enum Acted {
 pub(crate) enum Refusal {
     /// The verb failed
     Verb(Error),
-    /// The device did what no device may, or the request is none of this program
+    /// The device did what no device may, or the request is invalid
     Unexpected(String),
     /// So many transitions to RTR have failed at this end that no more are made
     TooManyFailures(String),

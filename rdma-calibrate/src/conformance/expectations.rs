@@ -97,7 +97,7 @@ impl Mode {
     pub(crate) fn stage(options: &Options) -> Self {
         Self {
             failing_transitions: Err(
-                "two transitions to RTR fail by it; the experiments on failures know of the first",
+                "two transitions to RTR fail by it: tb5 calibrate --conformance --risk-reboot tries it",
             ),
             error_state: Err("the stage of the error state has it"),
             ..Self::alone(options)

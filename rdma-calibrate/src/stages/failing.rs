@@ -46,24 +46,26 @@ impl Attempt {
 }
 
 pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
-    let mut failed = 0;
     for attempt in Attempt::ALL {
-        if lab.findings.wedged.is_some() {
-            let why = format!("the port was wedged after {}", transitions(failed));
+        let wedged = lab.findings.wedged.is_some();
+        let wedged =
+            wedged.then(|| format!("the port was wedged after {}", transitions(lab.transitions.failed())));
+        // The behaviours may have made some fail.
+        if let Some(why) = wedged.or_else(|| lab.transitions.require().err().map(|error| error.to_string())) {
             attempt.fields().iter().for_each(|field| lab.findings.leave(field, &why));
             if let Attempt::Unresolved = attempt {
                 lab.findings.leave_rule("rtr-neighbour", why);
             }
         } else if attempt.run(lab).await? {
-            failed += 1;
+            lab.transitions.count_failed();
             if let Err(why) = usual(lab).await? {
-                wedge(lab, failed, &why);
+                wedge(lab, &why);
             }
         }
     }
     if lab.findings.wedged.is_none() {
-        let why =
-            format!("after {} the port connects; more may wedge it until a reboot", transitions(failed));
+        let failed = transitions(lab.transitions.failed());
+        let why = format!("after {failed} the port connects; more may wedge it until a reboot");
         lab.findings.leave("rules.failed_rtr_wedges", &why);
     }
     Ok(())
@@ -79,8 +81,8 @@ fn transitions(failed: u32) -> String {
 
 /// Connects as usual; the reason if that fails
 async fn usual(lab: &mut Lab<'_>) -> Result<Result<(), String>, CalibrateError> {
-    match connect(lab, Path::default()).await {
-        Ok(connected) => Ok(connected.map_err(|cause| cause.to_string())),
+    match lab.pair(STAGE, 64, 1 << 16).await {
+        Ok(_) => Ok(Ok(())),
         Err(error) if error.is_gone() => Err(error),
         // Some wedged ports make no objects.
         Err(error @ (CalibrateError::PeerFailed(_) | CalibrateError::Verb { .. })) => {
@@ -90,7 +92,8 @@ async fn usual(lab: &mut Lab<'_>) -> Result<Result<(), String>, CalibrateError> 
     }
 }
 
-fn wedge(lab: &mut Lab<'_>, failed: u32, why: &str) {
+fn wedge(lab: &mut Lab<'_>, why: &str) {
+    let failed = lab.transitions.failed();
     let findings = &mut lab.findings;
     findings.decide("rules.failed_rtr_wedges", failed);
     findings

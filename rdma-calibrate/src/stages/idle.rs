@@ -6,9 +6,9 @@ use std::time::Duration;
 use rdma_core::{Cause, Device, Error};
 use rdma_sim::profile::Decided;
 
-use crate::error::CalibrateError;
+use crate::error::{CalibrateError, PeerFailure};
 use crate::findings::Findings;
-use crate::lab::{Lab, nowhere};
+use crate::lab::Lab;
 use crate::message::Request;
 use crate::station::{PATIENCE, Station};
 
@@ -34,21 +34,26 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
             lab.findings.leave("rules.spoiled_rtr", "no queue pair died");
             return Ok(());
         };
-        let is_spoiled = match lab.pair(STAGE, 16, 1 << 14).await {
-            Ok(_) => false,
+        // Of both sides, the one that was asked first has refused.
+        let refused = match lab.pair(STAGE, 16, 1 << 14).await {
+            Ok(_) => None,
             // A cable that was pulled meanwhile says nothing of idleness.
             Err(error) if error.is_gone() => return Err(error),
-            Err(error @ (CalibrateError::Verb { .. } | CalibrateError::PeerFailed(_))) => {
-                lab.require_port().map_err(|_| error)?;
-                true
+            Err(
+                ref error @ (CalibrateError::Verb { error: why, .. }
+                | CalibrateError::PeerFailed(PeerFailure::Verb(why))),
+            ) => {
+                lab.require_port().map_err(|_| error.clone())?;
+                Some(why.cause)
             }
             Err(error) => return Err(error),
         };
-        match is_spoiled.then(|| refusal(lab)).flatten() {
+        let is_spoiled = refused.is_some();
+        match refused {
             Some(Cause::GidTableEmpty) => lab.findings.decide("rules.spoiled_rtr", "gid-table-empty"),
             Some(Cause::NoUsableGid) => lab.findings.decide("rules.spoiled_rtr", "no-usable-gid"),
             Some(_) => lab.findings.leave("rules.spoiled_rtr", "the transition to RTR failed otherwise"),
-            None => lab.findings.leave("rules.spoiled_rtr", "this port was not spoiled"),
+            None => lab.findings.leave("rules.spoiled_rtr", "no port was spoiled"),
         }
         lab.findings.decide("rules.idle_death_spoils", is_spoiled);
         let is_exact = (dead - lives) * RESOLUTION <= dead;
@@ -74,12 +79,6 @@ pub(super) fn skip(lab: &mut Lab<'_>) {
     for field in ["rules.idle_death", "rules.idle_death_spoils", "rules.spoiled_rtr"] {
         lab.findings.leave(field, "the port was wedged before");
     }
-}
-
-/// The reason for which this port refuses the transition to RTR, tried with a peer that does not exist
-fn refusal(lab: &Lab<'_>) -> Option<Cause> {
-    let station = Station::new(&lab.runtime, &lab.device, 16, 1 << 14).ok()?;
-    station.connect(&nowhere(&station.address())).err().map(|error| error.cause)
 }
 
 /// Lets queue pairs rest for times from `lives` to `dies`; returns the longest that one lived for, and the shortest that one died after

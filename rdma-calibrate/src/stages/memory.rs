@@ -59,7 +59,7 @@ pub(super) async fn after_error(lab: &mut Lab<'_>) -> Result<(), CalibrateError>
         lab.findings.leave("rules.error_keeps_mappings", why);
         return Ok(());
     }
-    // Each registration of this count stays counted, too, if mappings are kept: the first one tells.
+    // If mappings are kept, the region of `fail_one` still counts, so that one registration fewer fits.
     let mut held = Vec::new();
     while held.len() < before
         && let Ok(memory) = Memory::register(&lab.device, 0, 4096, ALL_ACCESS)

@@ -27,7 +27,7 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let overflows = ones > max;
     lab.findings.decide("rules.ring_overflow", if overflows { "corrupts" } else { "refused" });
 
-    // Receives of two frames tell the unit; where nothing is refused, a receive that is longer than the whole queue does.
+    // Receives of two frames show the unit; where nothing is refused, a receive that is longer than the whole queue does.
     let longest = (lab.device.caps().max_message as usize / FRAME) as u32;
     let (mut grants, mut more) = (Vec::new(), Vec::new());
     if overflows {

@@ -21,8 +21,8 @@ const FRAMES: u32 = 1024;
 const SAFE: u32 = 128;
 /// The most messages of a stream.
 const MOST: usize = 1 << 20;
-/// The most bytes of a stream: a rate beyond every cable makes none that takes hours.
-const MOST_BYTES: usize = 32 << 30;
+/// In GB/s: no cable is faster, and a peer that says so makes no stream of hours.
+const FASTEST: f64 = 125.0;
 /// The bytes in flight from which on the cable is always busy: more than what it carries while a message travels there and back.
 const BUSY: usize = 512 << 10;
 
@@ -111,7 +111,7 @@ pub(super) async fn rates(
 
 /// The number of messages of a stream that lasts about `time` at `rate` GB/s; `None` if `count` of them last half as long
 fn longer(count: usize, rate: f64, len: usize, time: Duration) -> Option<usize> {
-    let lasting = ((rate * time.as_nanos() as f64 / len as f64) as usize).min(MOST).min(MOST_BYTES / len);
+    let lasting = ((rate.min(FASTEST) * time.as_nanos() as f64 / len as f64) as usize).min(MOST);
     (count < lasting / 2).then_some(lasting)
 }
 
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(longer(512, 9.2, FRAME, Duration::from_secs(1)), Some(MOST));
         assert_eq!(longer(MOST, 9.2, FRAME, Duration::from_secs(1)), None);
         assert_eq!(longer(8, f64::INFINITY, FRAME, Duration::from_millis(200)), Some(MOST));
-        assert_eq!(longer(8, f64::INFINITY, 1 << 20, Duration::from_millis(200)), Some(32 << 10));
+        assert_eq!(longer(8, f64::INFINITY, 1 << 20, Duration::from_millis(200)), Some(23_841));
         assert_eq!(longer(512, 9.2, FRAME, Duration::ZERO), None);
     }
 }

@@ -1,13 +1,17 @@
-//! Requests of a peer that no calibration makes
+//! Requests and replies of a peer that no calibration makes
 
+use std::io;
+use std::pin::pin;
 use std::time::Duration;
 
-use futures::future::join;
-use rdma_calibrate::{CalibrateError, VERSION, serve};
+use futures::future::{Either, join, select};
+use rdma_calibrate::{CalibrateError, Options, VERSION, calibrate, serve};
 use rdma_sim::Sim;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use rdma_sim::profile::Profile;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 
-use crate::mac::Mac;
+use crate::mac::{MOST, Mac};
 
 const MAKE: &str = r#"{"make":{"cable":0,"frames":64,"len":65536}}"#;
 const HUGE: u64 = u64::MAX;
@@ -100,6 +104,74 @@ fn no_request_of_a_peer_panics_or_keeps_memory() {
             "{requests:?}: {replies:?}"
         );
         assert!(replies.iter().any(|reply| reply.contains("failed")), "{requests:?}: {replies:?}");
+    }
+}
+
+/// Carries lines from one side to the other, each changed by `change`
+async fn carry(
+    from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    change: impl Fn(Value) -> Value,
+) -> io::Result<()> {
+    let mut lines = BufReader::new(from).lines();
+    while let Some(line) = lines.next_line().await? {
+        let line = format!("{}\n", change(serde_json::from_str(&line)?));
+        to.write_all(line.as_bytes()).await?;
+    }
+    to.shutdown().await
+}
+
+/// Catches times and statuses of the side that answers that panic or overflow, become infinite rates, or ask for streams without end.
+#[test]
+fn no_reply_of_a_peer_panics_or_keeps_the_side_that_asks() {
+    let times = |times: Value| ("took", json!({ "nanoseconds": times }));
+    let replies = [
+        times(json!([])),
+        times(json!([7, 7])),
+        ("took/nanoseconds/0", json!(0)),
+        ("took/nanoseconds/0", json!(u64::MAX)),
+        ("received", json!({ "statuses": [] })),
+        ("made", json!({ "address": { "qpn": 7, "psn": 0, "lid": 0, "gid": vec![0; 16] } })),
+        ("failed", json!({ "other": "| a |\n".repeat(10_000) })),
+    ];
+    for (kind, instead) in replies {
+        let options = Options::default().with_stream_time(Duration::from_micros(100));
+        let run = Sim::new().sanitize(false).run(async |net| {
+            let ((asks, near), (far, answers)) = (net.tcp(), net.tcp());
+            let [a, b] = ["a", "b"].map(|host| Mac(net.clone(), host));
+            let change = |mut reply: Value| {
+                if let Some(body) = reply.pointer_mut(&format!("/body/{kind}")) {
+                    *body = instead.clone();
+                }
+                reply
+            };
+            let ((from_asking, to_asking), (from_serving, to_serving)) =
+                (tokio::io::split(near), tokio::io::split(far));
+            let between = join(
+                carry(from_asking, to_serving, |request| request),
+                carry(from_serving, to_asking, change),
+            );
+            // The other side and what is between end with the one that asks.
+            let others = join(serve(&b, answers), between);
+            match select(pin!(calibrate(&a, asks, &options)), pin!(others)).await {
+                Either::Left((asked, _)) => asked,
+                Either::Right(((served, _), asking)) => {
+                    drop(served);
+                    asking.await
+                }
+            }
+        });
+        assert!(run.time.as_nanos() < MOST.as_nanos() as u64, "{kind} {instead}: {:?}", run.time);
+        if let Ok(found) = run.value {
+            let read = Profile::parse("found.toml", &found.profile.to_toml()).unwrap();
+            assert_eq!(read.model, found.profile.model, "{kind} {instead}");
+            let is_possible = |rate: f64| rate.is_finite() && rate >= 0.0;
+            assert!(
+                found.goodput.iter().all(|row| is_possible(row.one_way)),
+                "{kind} {instead}: {:?}",
+                found.goodput
+            );
+        }
     }
 }
 

@@ -51,12 +51,15 @@ fn assert_recovers(seeds: std::ops::Range<u64>) {
     }
 }
 
+/// Catches a rule that is decided wrongly or not at all, a constant that is off by more than 5 %, an object that is left, and a field that is said to be
+/// measured and is not visible.
 #[test]
 fn two_hundred_devices_are_recovered() {
     assert_recovers(0..200);
 }
 
-/// The loop is closed: a device that is simulated with the profile has the figures of the device that was measured.
+/// Catches a constant that is entered as another one, and a profile whose constants do not add up: a device that is simulated with the profile has
+/// the figures of the one that was measured.
 #[test]
 fn the_profile_predicts_round_trips_and_goodput() {
     for seed in 0..20 {
@@ -173,7 +176,7 @@ fn verbs_take_as_long_with_the_profile_as_they_did() {
     }
 }
 
-/// Both sides of the switch, by the option alone: the experiment leaves regions counted.
+/// Catches a stage of the error state that decides one side of the switch only.
 #[test]
 fn the_error_state_is_looked_at_if_asked_for() {
     for keeps in [true, false] {
@@ -186,7 +189,7 @@ fn the_error_state_is_looked_at_if_asked_for() {
     }
 }
 
-/// Both sides of the switch, wherever a queue pair takes receives from, and by the option alone.
+/// Catches a stage that decides one side of the switch only, or needs a certain state for receives.
 #[test]
 fn flushes_of_the_error_state_are_looked_for_if_asked_for() {
     use rdma_sim::rules::EarlyReceives::{FromInit, FromReadyToReceive};
@@ -204,7 +207,7 @@ fn flushes_of_the_error_state_are_looked_for_if_asked_for() {
     }
 }
 
-/// Takes an hour or two of the device's time, by the option alone; catches a bound that is not refined.
+/// Takes an hour or two of the device's time. Catches a bound that is not refined.
 #[test]
 fn idle_death_is_found_if_asked_for() {
     use rdma_sim::rules::SpoiledRtr::{GidTableEmpty, NoUsableGid};
@@ -223,7 +226,7 @@ fn idle_death_is_found_if_asked_for() {
         let decided = found.profile.decided("rules.spoiled_rtr");
         assert_eq!(decided == Some(Decided::Measured), spoils, "{seconds}: {decided:?}");
         let idle = found.profile.model.rules.idle_death.unwrap().as_secs_f64();
-        // A spoiled port lets nobody try again: the first round is all there is.
+        // A spoiled port connects no queue pair: only the first round counts.
         let most = if spoils { 0.2 } else { 0.05 };
         assert!((idle / seconds as f64 - 1.0).abs() <= most, "{seconds}: {idle}");
         assert!(found.profile.why("rules.idle_death").unwrap().starts_with("between "));

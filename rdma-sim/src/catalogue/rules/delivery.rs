@@ -86,6 +86,6 @@ rules! {
     /// Completion channels report completions, as the manual says, or never: they are exported, and no program was reported to
     /// use them.
     "completion-channels", Disputed by "libibverbs manual, ibv_get_cq_event; MLX, llama.cpp and mesh-flow source, which only poll",
-        set by Rules::completion_events, uncounted as "only programs in C meet it",
+        set by Rules::completion_events, uncounted as "only programs in C observe it",
         shown by completion_channels_fire_or_never_do;
 }

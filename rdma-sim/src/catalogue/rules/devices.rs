@@ -56,7 +56,7 @@ rules! {
     /// A program in C sees a GID table of 16 entries, of which unset ones are zeros, or one of 1024, of which unset ones cannot be
     /// read: programs that look for an entry are written for both. 16 and 1024 are assumed.
     "gid-table-length", Disputed by "MLX source, jaccl/rdma.cpp; gojaccl", set by Rules::large_gid_table,
-        uncounted as "only programs in C meet it",
+        uncounted as "only programs in C observe it",
         shown by unset_entries_of_the_gid_table_are_zeros_or_cannot_be_read;
 
     /// Each time a link comes up again the entries after the first move by one and leave a hole, or move back. A program that

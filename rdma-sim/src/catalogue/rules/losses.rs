@@ -68,11 +68,11 @@ rules! {
     /// Apple's provider takes the process with it where it gets a NULL protection domain to register memory with, and where a
     /// program posts after the cable was pulled. The simulated provider returns an error, or names the call and ends the process.
     "provider-crashes", Measured by "mlx#3777; mlx#4485; exo#2186; mlx#4192", set by Rules::crashes,
-        uncounted as "only programs in C meet it",
+        uncounted as "only programs in C observe it",
         shown by a_crashing_provider_names_the_call;
 
     /// Before macOS 26.3 a memory region too many crashes the provider, too. It was seen at about 128 regions; that it is the one after
     /// the hundredth is assumed.
-    "surplus-region", Measured by "mlx#3162", set by Rules::surplus_region_crashes, uncounted as "only programs in C meet it",
+    "surplus-region", Measured by "mlx#3162", set by Rules::surplus_region_crashes, uncounted as "only programs in C observe it",
         shown by a_crashing_provider_names_the_call;
 }
