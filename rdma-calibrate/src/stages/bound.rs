@@ -1,11 +1,11 @@
-//! A bound of the payload of one cable, which hides what messages take beside their bytes
+//! The time of a frame by the cable, and a bound of the payload, which hides what messages take beside their bytes
 //!
 //! Such a bound, of the memory of a machine for example, lets the next message begin while bytes of the one before wait for it. Then a
 //! message of one frame takes less time beside its bytes than a short one does, by what the bound takes longer than the cable.
 
 use rdma_core::FRAME;
+use rdma_sim::LineRate;
 
-use super::timing::{enter_frame, rate};
 use crate::Findings;
 
 pub(super) const FIELD: &str = "timing.mac_bytes_per_us";
@@ -95,6 +95,19 @@ fn enter_bytes_per_us(findings: &mut Findings, ns: f64) {
     let why = findings.profile.why(FIELD).map(str::to_owned);
     findings.decide(FIELD, (FRAME as f64 * 1000.0 / ns).round() as u64);
     why.into_iter().for_each(|why| findings.profile.remark(FIELD, &why));
+}
+
+/// The rate of the port, to that of which the profile has the time of a frame
+fn rate(findings: &Findings) -> f64 {
+    findings.port.bits_per_second as f64 / LineRate::TB5.bits_per_second as f64
+}
+
+/// Enters what a frame takes on this cable
+pub(super) fn enter_frame(findings: &mut Findings, frame_ns: f64) {
+    match rate(findings) {
+        0.0 => findings.leave("timing.frame_ns", "the port does not state the rate of its link"),
+        rate => findings.decide("timing.frame_ns", (frame_ns * rate).round() as u64),
+    }
 }
 
 #[cfg(test)]

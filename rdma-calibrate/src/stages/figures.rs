@@ -131,7 +131,7 @@ fn sustained(lab: &mut Lab<'_>) {
         return;
     }
     let message = findings.profile.model.timing.per_message_ns as f64;
-    super::timing::enter_frame(findings, (took - message) / frames);
+    bound::enter_frame(findings, (took - message) / frames);
     findings.profile.remark("timing.frame_ns", &why);
 }
 

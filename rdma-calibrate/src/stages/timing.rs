@@ -12,7 +12,7 @@ use std::time::Duration;
 use rdma_core::{Device, FRAME, Time};
 use rdma_sim::{LineRate, Timing};
 
-use super::bound::Bound;
+use super::bound::{Bound, enter_frame};
 use crate::Findings;
 use crate::error::CalibrateError;
 use crate::findings::RoundTrips;
@@ -248,19 +248,6 @@ impl Costs {
             return Self { post: 0.0, program: 0.0 };
         }
         Self { post: t.post_ns as f64, program: (t.post_ns + t.wake_ns + t.poll_ns) as f64 }
-    }
-}
-
-/// The rate of the port, to that of which the profile has the time of a frame
-pub(super) fn rate(findings: &Findings) -> f64 {
-    findings.port.bits_per_second as f64 / LineRate::TB5.bits_per_second as f64
-}
-
-/// Enters what a frame takes on this cable
-pub(super) fn enter_frame(findings: &mut Findings, frame_ns: f64) {
-    match rate(findings) {
-        0.0 => findings.leave("timing.frame_ns", "the port does not state the rate of its link"),
-        rate => findings.decide("timing.frame_ns", (frame_ns * rate).round() as u64),
     }
 }
 
