@@ -13,7 +13,7 @@ const FIELDS: [&str; 2] = ["rules.completion_events", "rules.large_gid_table"];
 /// The longest GID table that is not large
 const SMALL_GID_TABLE: u32 = 16;
 /// How long an event may come after its completion
-const LATE: Duration = Duration::from_millis(100);
+const LATE: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let Some(view) = lab.open_for_c() else {
