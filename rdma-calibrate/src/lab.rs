@@ -16,7 +16,7 @@ use crate::message::{Numbered, Reply, Request};
 use crate::serve::{open, require_active};
 use crate::station::Station;
 use crate::transitions::Transitions;
-use crate::watched::{open_watched, watch};
+use crate::watched::{OPENING, open_watched, watch};
 
 /// The interval of keep-alives to the peer, while this side waits
 const ALIVE: Duration = Duration::from_secs(20);
@@ -214,7 +214,7 @@ impl Lab<'_> {
 
     /// Opens the device once more as programs in C see it
     pub(crate) fn open_for_c(&self) -> Option<Result<ViewOfC, Error>> {
-        let opened = self.calls.during("open_device, query_device or alloc_pd", || self.machine.open_for_c());
+        let opened = self.calls.during(OPENING, || self.machine.open_for_c());
         opened.map(|view| view.map(|view| ViewOfC { device: watch(view.device, &self.calls), ..view }))
     }
 }

@@ -13,12 +13,15 @@ use rdma_core::{
 
 use crate::calls::Calls;
 
+/// The verbs by which a device is opened
+pub(crate) const OPENING: &str = "open_device, query_device or alloc_pd";
+
 /// Opens a device by `open`, and notes that verb and each one of the device in `calls`
 pub(crate) fn open_watched(
     calls: &Arc<Calls>,
     open: impl FnOnce() -> Result<AnyDevice, Error>,
 ) -> Result<AnyDevice, Error> {
-    calls.during("open_device, query_device or alloc_pd", open).map(|device| watch(device, calls))
+    calls.during(OPENING, open).map(|device| watch(device, calls))
 }
 
 /// Notes each verb of an open device in `calls`

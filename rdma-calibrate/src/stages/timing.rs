@@ -122,7 +122,7 @@ fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
     };
     let frame_ns = frame_ns.max(0.0);
     let is_timed = frame_ns > 1.0;
-    // A port whose rate is not known has no time by its cable.
+    // Without the rate of the port, the time of a frame by the cable is not known.
     let is_rated = lab.findings.port.bits_per_second > 0;
     let bound = (is_timed && is_rated)
         .then(|| Bound::hiding(frame_ns, spacing, short))

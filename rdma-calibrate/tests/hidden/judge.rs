@@ -203,6 +203,7 @@ fn sums(rate: LineRate, model: &Model) -> Vec<(&'static str, u64)> {
 #[track_caller]
 pub(crate) fn assert_found(seed: u64, secret: &Model, found: &Profile, hidden: &[&str]) {
     let (text, rate) = (found.to_toml(), cables(seed).rate);
+    let is_hidden = frame_and_message(rate, secret).is_none();
     for plan in PLAN {
         let decided = found.decided(plan.field);
         if decided != Some(Decided::Measured) {
@@ -214,7 +215,6 @@ pub(crate) fn assert_found(seed: u64, secret: &Model, found: &Profile, hidden: &
             );
         }
         // It takes several cables, which are judged by `assert_cables`, or messages that follow each other, which are judged below.
-        let is_hidden = frame_and_message(rate, secret).is_none();
         if plan.field == OF_CABLES || (plan.field == "timing.frame_ns" && is_hidden) {
             continue;
         }

@@ -58,8 +58,8 @@ fn two_hundred_devices_are_recovered() {
     assert_recovers(0..200);
 }
 
-/// Catches a constant that is entered as another one, and a profile whose constants do not add up: a device that is simulated with the profile has
-/// the figures of the one that was measured.
+/// Catches a constant that is entered under the name of another one, and a profile that predicts other figures than were measured: each device is
+/// calibrated, simulated with its profile, and calibrated again.
 #[test]
 fn the_profile_predicts_round_trips_and_goodput() {
     for seed in 0..20 {

@@ -264,7 +264,7 @@ async fn watched<T>(
     let watching = tokio::spawn(async move {
         let (verb, time) = calls.hangs(LONGEST_VERB, CHECK_INTERVAL).await;
         let why = format!("{verb} has not returned for {:.0} s", time.as_secs_f64());
-        // Also with --quiet: without it, nobody knows which Mac to restart.
+        // This message is printed with --quiet, too: the user has to restart this Mac.
         crate::report::error(&anyhow!(
             "{why}: the driver hangs, and its objects stay. End nothing by force: restart this Mac, and send the output of \
              `tb5 doctor` with the name of the verb"

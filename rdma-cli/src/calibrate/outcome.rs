@@ -87,7 +87,7 @@ impl Files {
     ///
     /// Also if experiments have stopped: the files have the others.
     pub(super) fn write(&self, findings: &Findings, backend: &'static str, output: Output) -> Result<()> {
-        self.write_files(findings)?;
+        self.write_files(findings, unwritten)?;
         print(findings, &self.profile, self.page.as_deref(), backend, output)?;
         let stopped = findings.stopped.first().map(|(stage, why)| {
             anyhow!("the experiments of \"{stage}\" have stopped: {why}; the files have the others")
@@ -107,7 +107,7 @@ impl Files {
     pub(super) fn write_early(&self, so_far: &SoFar, simulated: Option<Simulation>, why: &str) {
         let Some(mut findings) = so_far.take() else { return };
         (findings.simulated, findings.ended) = (simulated, Some(why.to_owned()));
-        match self.write_files(&findings) {
+        match self.write_files(&findings, unwritten) {
             Ok(()) => note(&format!("what was found so far is in {}", shown(&self.profile))),
             Err(error) => note(&with_sources(&error)),
         }
@@ -123,12 +123,18 @@ impl Files {
         let mut findings = findings.clone();
         (findings.simulated, findings.ended) =
             (simulated, Some("these files were written while it ran".to_owned()));
-        if let Err(error) = self.write_files(&findings) {
+        // The profile is not printed, as it is at the end.
+        if let Err(error) = self.write_files(&findings, |error, _| error) {
             note(&with_sources(&error));
         }
     }
 
-    fn write_files(&self, findings: &Findings) -> Result<()> {
+    /// `failed` makes the error of a profile that cannot be written from that of the system and the text of the profile
+    fn write_files(
+        &self,
+        findings: &Findings,
+        failed: fn(anyhow::Error, &str) -> anyhow::Error,
+    ) -> Result<()> {
         let simulated = findings.simulated.iter();
         let notes = simulated.map(|Simulation { profile, is_in_real_time }| {
             let times = match is_in_real_time {
@@ -138,15 +144,15 @@ impl Files {
             format!("# Found on a device that was simulated, under profile {profile}{times}\n")
         });
         let profile = notes.chain([findings.profile.to_toml()]).collect::<String>();
-        write_all(&self.profile, &profile).map_err(|error| unwritten(&error, &profile))?;
+        write_all(&self.profile, &profile).map_err(|error| failed(error, &profile))?;
         let page = self.page.iter().try_for_each(|page| write_all(page, &findings.page()));
         page.with_context(|| format!("the profile is in {}, and has no page", shown(&self.profile)))
     }
 }
 
 /// The failure to write a good profile, which is not lost by that
-fn unwritten(error: &anyhow::Error, profile: &str) -> anyhow::Error {
-    anyhow!("{}; the profile follows: keep it in another file\n\n{profile}", with_sources(error))
+fn unwritten(error: anyhow::Error, profile: &str) -> anyhow::Error {
+    anyhow!("{}; the profile follows: keep it in another file\n\n{profile}", with_sources(&error))
 }
 
 /// The name of a device, with the profile under which it was simulated
