@@ -22,7 +22,9 @@ const BOUNDED: f64 = 0.95;
 
 pub(super) async fn run(lab: &mut Lab<'_>, stream_time: Duration) -> Result<(), CalibrateError> {
     if lab.machine.cables() < 2 {
-        leave(lab, "one cable; timing.frame_ns contains what the machine takes of it");
+        if !has_shown_bound(lab) {
+            lab.findings.leave(FIELD, "one cable; timing.frame_ns contains what the machine takes of it");
+        }
         return Ok(());
     }
     if !lab.findings.profile.model.timing.line_rate {
@@ -61,11 +63,20 @@ pub(super) async fn run(lab: &mut Lab<'_>, stream_time: Duration) -> Result<(), 
     Ok(())
 }
 
-/// Leaves the bound undecided, unless one cable has shown it
+/// Says why the bound is undecided, or why only one cable has shown it
 fn leave(lab: &mut Lab<'_>, why: &str) {
-    if lab.findings.profile.decided(FIELD) != Some(Decided::Measured) {
+    if has_shown_bound(lab) {
+        let of_one = lab.findings.profile.why(FIELD).unwrap_or_default();
+        let why = format!("{of_one}; they were not measured: {why}");
+        lab.findings.profile.remark(FIELD, &why);
+    } else {
         lab.findings.leave(FIELD, why);
     }
+}
+
+/// True if messages over one cable have shown the bound
+fn has_shown_bound(lab: &Lab<'_>) -> bool {
+    lab.findings.profile.decided(FIELD) == Some(Decided::Measured)
 }
 
 /// Messages that keep a cable busy, as long as there are
