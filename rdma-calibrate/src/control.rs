@@ -1,5 +1,6 @@
 //! The stream between both sides: lines of JSON
 
+use std::mem;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 pub(crate) struct Control<'a> {
     /// In a mutex so that a calibration is [`Sync`], and its future [`Send`]; it is never locked
     stream: Mutex<BufReader<Box<dyn Stream + 'a>>>,
+    /// The beginning of a line of which the rest had not come in time
+    begun: Vec<u8>,
 }
 
 impl<'a> Control<'a> {
@@ -36,7 +39,7 @@ impl<'a> Control<'a> {
         stream: impl Stream + 'a,
         runtime: &dyn Runtime,
     ) -> Result<Self, CalibrateError> {
-        let mut control = Self { stream: Mutex::new(BufReader::new(Box::new(stream))) };
+        let mut control = Self { stream: Mutex::new(BufReader::new(Box::new(stream))), begun: Vec::new() };
         control.send(runtime, &Hello { tb5_calibrate: VERSION }).await?;
         let line = control.line(runtime, PATIENCE).await.map_err(|error| match error {
             // Another program: a port scanner says nothing, and what expects other words ends the connection.
@@ -81,22 +84,44 @@ impl<'a> Control<'a> {
         self.stream.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A line, of which the next call receives the rest if it does not come in time
     async fn line(&mut self, runtime: &dyn Runtime, patience: Duration) -> Result<Vec<u8>, CalibrateError> {
-        let mut line = Vec::new();
-        let mut limited = self.stream().take(MAX_LINE);
-        let read = timeout(runtime, patience, limited.read_until(b'\n', &mut line)).await;
+        let stream = self.stream.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut limited = stream.take(MAX_LINE - self.begun.len() as u64);
+        let read = timeout(runtime, patience, limited.read_until(b'\n', &mut self.begun)).await;
+        let read = read.ok_or(CalibrateError::PeerSilent(patience))?;
+        let line = mem::take(&mut self.begun);
         match read {
-            None => Err(CalibrateError::PeerSilent(patience)),
-            Some(Err(_) | Ok(0)) => Err(CalibrateError::PeerGone),
-            Some(Ok(_)) if line.last() != Some(&b'\n') => {
-                // Cut off at its end, or too long to be of this program.
-                Err(if line.len() as u64 == MAX_LINE {
-                    CalibrateError::NotCalibrate
-                } else {
-                    CalibrateError::PeerGone
-                })
-            }
-            Some(Ok(_)) => Ok(line),
+            Ok(_) if line.last() == Some(&b'\n') => Ok(line),
+            // Too long to be of this program.
+            Ok(_) if line.len() as u64 == MAX_LINE => Err(CalibrateError::NotCalibrate),
+            // Cut off at its end, or before it.
+            Ok(_) | Err(_) => Err(CalibrateError::PeerGone),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdma_sim::Sim;
+
+    use super::*;
+
+    /// Catches a beginning that is lost when its time is over, so that the rest is taken for a line.
+    #[test]
+    fn a_line_that_comes_in_two_parts_is_received_by_the_second_call() {
+        Sim::new().run(async |net| {
+            let (here, mut there) = net.tcp();
+            let runtime = net.host("a").runtime();
+            there.write_all(format!("{{\"tb5_calibrate\":{VERSION}}}\n\"first").as_bytes()).await.unwrap();
+            let mut control = Control::handshake(here, &*runtime).await.unwrap();
+            let late: Result<String, _> = control.receive(&*runtime, PATIENCE).await;
+            assert!(matches!(late, Err(CalibrateError::PeerSilent(PATIENCE))), "{late:?}");
+            there.write_all(b" half\"\n\"next\"\n").await.unwrap();
+            for expected in ["first half", "next"] {
+                let line: String = control.receive(&*runtime, PATIENCE).await.unwrap();
+                assert_eq!(line, expected);
+            }
+        });
     }
 }
