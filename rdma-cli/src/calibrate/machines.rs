@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 
 use super::args::Arguments;
 use super::conformance;
-use super::outcome::{Files, SoFar};
+use super::record::{Files, Record};
 use crate::failure::Failure;
 use crate::mac;
 use crate::machines::{
@@ -45,9 +45,7 @@ struct RealDevice {
     names: Vec<String>,
     runtime: Arc<TokioRuntime>,
     progress: ProgressBar,
-    so_far: SoFar,
-    /// `None` if nothing is written.
-    files: Option<Files>,
+    record: Record,
 }
 
 impl Machine for RealDevice {
@@ -80,9 +78,7 @@ impl Machine for RealDevice {
     }
 
     fn found(&self, findings: &Findings) {
-        self.so_far.set(findings);
-        let simulated = || self.provider.simulated_profile().map(in_real_time);
-        self.files.iter().for_each(|files| files.write_unfinished(findings, simulated()));
+        self.record.update(findings);
     }
 
     fn expectations(&self) -> Option<Expectations> {
@@ -148,28 +144,21 @@ pub(super) fn ask(args: &Arguments, host: &Host, output: Output) -> Result<()> {
         let asked = with_peer(args, host, output, None, async |machine, stream, calls| {
             conform(machine, stream, &options, calls).await
         })?;
-        let simulated = asked.simulated.as_deref();
+        let simulated = asked.record.simulated_profile();
         return conformance::print(&asked.found, BACKEND, &asked.device, simulated, output);
     }
     let files = Files::require_writable(&args.out, None)?;
-    let mut asked = with_peer(args, host, output, Some(&files), async |machine, stream, calls| {
+    let asked = with_peer(args, host, output, Some(files), async |machine, stream, calls| {
         calibrate_watched(machine, stream, &options, calls).await
     })?;
-    asked.found.simulated = asked.simulated.map(in_real_time);
-    files.write(&asked.found, BACKEND, output)
+    asked.record.write(asked.found, BACKEND, output)
 }
 
 /// What came of it, and on which device
 struct Asked<T> {
     found: T,
     device: String,
-    /// The profile under which it was simulated; `None` for a real one
-    simulated: Option<String>,
-}
-
-/// Of a fabric of processes
-fn in_real_time(profile: String) -> Simulation {
-    Simulation { profile, is_in_real_time: true }
+    record: Record,
 }
 
 /// Does `work` with the device of this machine, and the machine `host` that answers; if that ends early, `files` get what was found
@@ -177,21 +166,15 @@ fn with_peer<T>(
     args: &Arguments,
     host: &Host,
     output: Output,
-    files: Option<&Files>,
+    files: Option<Files>,
     work: impl AsyncFnOnce(&RealDevice, TcpStream, &Arc<Calls>) -> Result<T, CalibrateError>,
 ) -> Result<Asked<T>> {
     let (provider, names) = devices(&args.device)?;
     let interrupt = Interrupt::listen()?;
-    let (simulated, device) = (provider.simulated_profile(), names[0].clone());
-    let so_far = SoFar::default();
-    let early = {
-        let (files, so_far, simulated) = (files.cloned(), so_far.clone(), simulated.clone());
-        move |why: &str| {
-            files
-                .iter()
-                .for_each(|files| files.write_early(&so_far, simulated.clone().map(in_real_time), why));
-        }
-    };
+    let device = names[0].clone();
+    // A fabric of processes is simulated in real time.
+    let simulation = |profile| Simulation { profile, is_in_real_time: true };
+    let record = Record::new(files, provider.simulated_profile().map(simulation));
     let found = runtime()?.block_on(async {
         let connecting = connect(host, args.port(), "tb5 calibrate --listen");
         let stream = unless_interrupted(&interrupt, connecting).await?;
@@ -199,15 +182,16 @@ fn with_peer<T>(
         output.announce(&format!("backend: {}; {} answers", names.join(", "), stream.peer_addr()?))?;
         let progress = progress::steps(1);
         let runtime = Arc::new(TokioRuntime::current());
-        let files = files.cloned();
-        let machine = RealDevice { provider, names, runtime, progress: progress.clone(), so_far, files };
+        let machine =
+            RealDevice { provider, names, runtime, progress: progress.clone(), record: record.clone() };
         let calls = Arc::new(Calls::new(machine.runtime()));
         let work = work(&machine, stream, &calls);
-        let found = watched(&interrupt, &calls, work, early.clone()).await;
+        let early = record.clone();
+        let found = watched(&interrupt, &calls, work, move |why| early.write_early(why)).await;
         progress.finish_and_clear();
-        found.inspect_err(|error| early(&with_sources(error)))
+        found.inspect_err(|error| record.write_early(&with_sources(error)))
     })?;
-    Ok(Asked { found, device, simulated })
+    Ok(Asked { found, device, record })
 }
 
 /// Answers one machine
@@ -219,8 +203,8 @@ pub(super) fn listen(args: &Arguments, output: Output) -> Result<()> {
         let listener = machines::listen(args.bind, args.port(), output).await?;
         let runtime = Arc::new(TokioRuntime::current());
         // The side that asks knows how far it is.
-        let (progress, so_far) = (ProgressBar::hidden(), SoFar::default());
-        let machine = RealDevice { provider, names: names.clone(), runtime, progress, so_far, files: None };
+        let (progress, record) = (ProgressBar::hidden(), Record::new(None, None));
+        let machine = RealDevice { provider, names: names.clone(), runtime, progress, record };
         let calls = Arc::new(Calls::new(machine.runtime()));
         let mut attempts = Attempts::new();
         let accepting = async { Ok(attempts.accept(&listener, greet).await) };

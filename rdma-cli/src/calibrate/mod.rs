@@ -5,6 +5,7 @@ mod args;
 mod conformance;
 mod machines;
 mod outcome;
+mod record;
 mod simulated;
 
 use anyhow::Result;

@@ -12,7 +12,7 @@ use rdma_sim::{Net, Sim, SimStream};
 
 use super::args::Arguments;
 use super::conformance;
-use super::outcome::{Files, SoFar};
+use super::record::{Files, Record};
 use crate::failure::Failure;
 use crate::report::{Output, SIMULATOR, plain, simulated, with_sources};
 use crate::{mac, progress};
@@ -23,7 +23,7 @@ struct SimulatedMac {
     host: &'static str,
     cables: u8,
     progress: ProgressBar,
-    so_far: SoFar,
+    record: Record,
 }
 
 impl Machine for SimulatedMac {
@@ -51,7 +51,7 @@ impl Machine for SimulatedMac {
     }
 
     fn found(&self, findings: &Findings) {
-        self.so_far.set(findings);
+        self.record.update(findings);
     }
 }
 
@@ -64,28 +64,26 @@ pub(super) fn run(args: &Arguments, output: Output) -> Result<()> {
     let options = args.options();
     let profile = plain(args.profile.as_deref().unwrap_or("tb5"));
     if args.conformance {
-        let so_far = SoFar::default();
-        let found: Vec<_> = between_two(args, output, &so_far, async move |mac, stream| {
+        let record = Record::new(None, None);
+        let found: Vec<_> = between_two(args, output, &record, async move |mac, stream| {
             let calls = Arc::new(Calls::new(mac.runtime()));
             conform(&mac, stream, &options, &calls).await
         })?;
         return conformance::print(&found, SIMULATOR, &mac::device(0), Some(&profile), output);
     }
     let files = Files::require_writable(&args.out, args.profile.as_deref())?;
-    let (so_far, simulation) = (SoFar::default(), Simulation { profile, is_in_real_time: false });
+    let record = Record::new(Some(files), Some(Simulation { profile, is_in_real_time: false }));
     let calibrated =
-        between_two(args, output, &so_far, async move |mac, stream| calibrate(&mac, stream, &options).await);
-    let mut findings = calibrated
-        .inspect_err(|error| files.write_early(&so_far, Some(simulation.clone()), &with_sources(error)))?;
-    findings.simulated = Some(simulation);
-    files.write(&findings, SIMULATOR, output)
+        between_two(args, output, &record, async move |mac, stream| calibrate(&mac, stream, &options).await);
+    let findings = calibrated.inspect_err(|error| record.write_early(&with_sources(error)))?;
+    record.write(findings, SIMULATOR, output)
 }
 
 /// Does `work` on one of two simulated Macs, of which the other one answers
 fn between_two<T: Send + 'static, F>(
     args: &Arguments,
     output: Output,
-    so_far: &SoFar,
+    record: &Record,
     work: impl FnOnce(SimulatedMac, SimStream) -> F,
 ) -> Result<T>
 where
@@ -100,14 +98,14 @@ where
     let progress = progress::steps(1);
     let run = sim.try_run(async |net| {
         let (asks, answers) = net.tcp();
-        let mac = |host, so_far| SimulatedMac {
+        let mac = |host| SimulatedMac {
             net: net.clone(),
             host,
             cables,
             progress: progress.clone(),
-            so_far,
+            record: record.clone(),
         };
-        let (a, b) = (mac("a", so_far.clone()), mac("b", SoFar::default()));
+        let (a, b) = (mac("a"), mac("b"));
         // Each side is a task of its host: in one task, both would share a processor.
         let (asked, asking_ends) = oneshot::channel();
         let (served, serving_ends) = oneshot::channel();
@@ -121,4 +119,41 @@ where
     let found = asked??;
     served?.context("the other simulated Mac")?;
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::Parser as _;
+    use rdma_sim::profile::Profile;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Tool {
+        #[command(flatten)]
+        args: Arguments,
+    }
+
+    /// Regression: Ctrl-C took away all that a simulated calibration had found.
+    ///
+    /// Catches files that only the end of a calibration writes.
+    #[test]
+    fn files_are_written_while_the_calibration_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("found.toml");
+        let args = Tool::parse_from(["tb5"]).args;
+        let simulation = Simulation { profile: "tb5".to_owned(), is_in_real_time: false };
+        let record = Record::new(Some(Files::require_writable(&out, None).unwrap()), Some(simulation));
+        let options = args.options();
+        let calibrate = async move |mac, stream| calibrate(&mac, stream, &options).await;
+        let found = between_two(&args, Output::Json, &record, calibrate).unwrap();
+        assert_eq!(Profile::load(&out).unwrap().model, found.profile.model);
+        let page = fs::read_to_string(out.with_extension("md")).unwrap();
+        assert!(
+            page.contains("**The calibration ended early: these files were written while it ran.**"),
+            "{page}"
+        );
+    }
 }
