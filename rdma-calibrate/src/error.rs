@@ -13,31 +13,22 @@ pub enum CalibrateError {
     #[error("the device cannot be used: {0} ({remedy})", remedy = .0.remedy())]
     Device(#[source] rdma_core::Error),
     /// A verb failed that has to work
-    #[error("{stage}: {error} ({remedy})", remedy = error.remedy())]
-    Verb {
-        /// The experiments that failed
-        stage: &'static str,
-        /// The verb, and why it failed
-        #[source]
-        error: Error,
-    },
+    #[error("{0} ({remedy})", remedy = .0.remedy())]
+    Verb(#[from] Error),
     /// A request failed that has to work
-    #[error("{stage}: a request completed with {status}")]
-    Status {
-        /// The experiments that failed
+    #[error("a request completed with {0}")]
+    Status(Status),
+    /// Nothing completed within this time
+    #[error("nothing completed within {0:?}: pull the cable and plug it in again, then start anew")]
+    Silent(Duration),
+    /// Experiments that have to work failed on the device
+    #[error("{stage}: {error}")]
+    Stage {
+        /// Their name
         stage: &'static str,
-        /// The status of its completion
-        status: Status,
-    },
-    /// Nothing completed
-    #[error(
-        "{stage}: nothing completed within {patience:?}: pull the cable and plug it in again, then start anew"
-    )]
-    Silent {
-        /// The experiments that failed
-        stage: &'static str,
-        /// The time for which the side waited
-        patience: Duration,
+        /// Why they failed
+        #[source]
+        error: Box<Self>,
     },
     /// The other side ended, or the connection to it
     #[error("the other side has ended, or the connection to it: start both sides again")]
@@ -75,24 +66,33 @@ impl CalibrateError {
     /// True if the device of a side is gone, or its port is down
     pub(crate) fn is_gone(&self) -> bool {
         match self {
-            Self::Verb { error, .. } | Self::PeerFailed(PeerFailure::Verb(error)) => {
+            Self::Verb(error) | Self::PeerFailed(PeerFailure::Verb(error)) => {
                 matches!(error.cause, Cause::DeviceGone | Cause::PortDown)
             }
             _ => false,
         }
     }
 
+    /// This error, with the name of the experiments if they failed on the device
+    pub(crate) fn during(self, stage: &'static str) -> Self {
+        match self {
+            Self::Verb(_) | Self::Status(_) | Self::Silent(_) => Self::Stage { stage, error: Box::new(self) },
+            _ => self,
+        }
+    }
+
     /// True if the experiments of other stages may go on after it
     pub(crate) fn is_of_stage(&self) -> bool {
         match self {
-            Self::Verb { error, .. } | Self::PeerFailed(PeerFailure::Verb(error)) => {
+            Self::Verb(error) | Self::PeerFailed(PeerFailure::Verb(error)) => {
                 // What fails to connect once does so again, and some ports were reported to wedge after a few failures.
                 let is_connecting = error.verb == Verb::ModifyQp && !matches!(error.cause, Cause::Invalid(_));
                 !self.is_gone() && !is_connecting
             }
             Self::Device(_) | Self::PeerFailed(PeerFailure::Device(_)) => false,
-            Self::Status { .. } | Self::Silent { .. } | Self::NoCable { .. } | Self::PeerFailed(_) => true,
-            Self::FailedTransitions(_)
+            Self::Status(_) | Self::Silent(_) | Self::NoCable { .. } | Self::PeerFailed(_) => true,
+            Self::Stage { .. }
+            | Self::FailedTransitions(_)
             | Self::PeerGone
             | Self::PeerSilent(_)
             | Self::Version(_)
@@ -127,9 +127,9 @@ impl From<&CalibrateError> for PeerFailure {
     fn from(error: &CalibrateError) -> Self {
         match error {
             CalibrateError::Device(error) => Self::Device(*error),
-            CalibrateError::Silent { .. } => Self::Silent,
-            CalibrateError::Status { status, .. } => Self::Status(*status),
-            CalibrateError::Verb { error, .. } => Self::Verb(*error),
+            CalibrateError::Silent(_) => Self::Silent,
+            CalibrateError::Status(status) => Self::Status(*status),
+            CalibrateError::Verb(error) => Self::Verb(*error),
             other => Self::Other(other.to_string()),
         }
     }

@@ -157,14 +157,8 @@ impl Findings {
         }
     }
 
-    /// Leaves a field at the value of the base, and says why it was not decided
     pub(crate) fn leave(&mut self, field: &'static str, why: &str) {
-        let base = Profile::named(self.profile.base()).expect("the base is a profile of the simulator");
-        let value = base.value(field).expect("the plan names fields of the model");
-        self.profile
-            .set(field, &value, Decided::Undecided)
-            .expect("the base has values that fields can have");
-        self.profile.remark(field, why);
+        self.profile.leave(field, why).expect("the plan names fields of the model");
     }
 
     pub(crate) fn rule(&mut self, rule: &'static str, instead: Option<String>) {

@@ -40,10 +40,8 @@ impl Flow {
     pub(crate) async fn run(
         &self,
         station: &mut Station,
-        stage: &'static str,
         is_asking: bool,
     ) -> Result<[Time; 2], CalibrateError> {
-        let verb = |error| CalibrateError::Verb { stage, error };
         let runtime = Arc::clone(station.runtime());
         let [sends, receives] = self.parts(is_asking);
         let (mut posted, mut sent, mut received) = (0, 0, 0);
@@ -57,21 +55,21 @@ impl Flow {
                 match station.send(self.len) {
                     Ok(_) => posted += 1,
                     Err(error) if error.cause == Cause::QueueFull => is_full = true,
-                    Err(error) => return Err(verb(error)),
+                    Err(error) => return Err(error.into()),
                 }
             }
             // A send that completes before its message has left still takes its place in the queue.
             let completed = if is_full && posted == sent {
-                let Some(completed) = station.completed_now(stage)? else {
+                let Some(completed) = station.completed_now()? else {
                     if runtime.now() - progress >= PATIENCE {
-                        return Err(verb(Error::new(Verb::PostSend, Cause::QueueFull)));
+                        return Err(Error::new(Verb::PostSend, Cause::QueueFull).into());
                     }
                     moment(&*runtime).await;
                     continue;
                 };
                 completed
             } else {
-                station.next_completed(stage).await?
+                station.next_completed().await?
             };
             progress = runtime.now();
             if completed != Opcode::Recv {
@@ -81,7 +79,7 @@ impl Flow {
             last = progress;
             first.get_or_insert(last);
             if let Some(next) = received.checked_add(self.window).filter(|next| *next < receives) {
-                station.recv(slot(next % self.window, self.len)).map_err(verb)?;
+                station.recv(slot(next % self.window, self.len))?;
             }
             received += 1;
         }

@@ -68,7 +68,7 @@ impl<'a> Lab<'a> {
     /// Returns the end of the calibration if `error` is one, and otherwise why this stage has none: silence of the cable is the end
     /// if the peer is gone, or if the port is down
     pub(crate) async fn explain(&mut self, error: CalibrateError) -> CalibrateError {
-        if let CalibrateError::Silent { patience, .. } = error {
+        if let CalibrateError::Silent(patience) = error {
             // A peer that waits for the cable as well gives up after this time.
             let received = self.control.receive::<Numbered<Reply>>(&*self.runtime, patience).await;
             if let Err(CalibrateError::PeerGone) = received {
@@ -165,14 +165,12 @@ impl<'a> Lab<'a> {
     /// A queue pair on either side; the peer's is connected, this one is in the state INIT
     pub(crate) async fn half_pair(
         &mut self,
-        stage: &'static str,
         device: &Arc<AnyDevice>,
         frames: u32,
         len: usize,
     ) -> Result<(Station, QpAddress), CalibrateError> {
         let address = self.make(0, frames, len).await?;
-        let made = Station::new(&self.runtime, device, frames, len);
-        let station = made.map_err(|error| CalibrateError::Verb { stage, error })?;
+        let station = Station::new(&self.runtime, device, frames, len)?;
         self.ask(Request::Connect { address: station.address() }).await?;
         Ok((station, address))
     }
@@ -180,20 +178,15 @@ impl<'a> Lab<'a> {
     /// Fails if new queue pairs do not connect, as on a port that is wedged
     pub(crate) async fn require_connections(&mut self) -> Result<(), CalibrateError> {
         self.ask(Request::Drop).await?;
-        self.pair("a connection after others", 16, 1 << 14).await?;
+        self.pair(16, 1 << 14).await?;
         self.ask(Request::Drop).await.map(drop)
     }
 
     /// Connected queue pairs on both sides
-    pub(crate) async fn pair(
-        &mut self,
-        stage: &'static str,
-        frames: u32,
-        len: usize,
-    ) -> Result<Station, CalibrateError> {
+    pub(crate) async fn pair(&mut self, frames: u32, len: usize) -> Result<Station, CalibrateError> {
         let device = Arc::clone(&self.device);
-        let (station, peer) = self.half_pair(stage, &device, frames, len).await?;
-        station.connect(&peer).map_err(|error| CalibrateError::Verb { stage, error })?;
+        let (station, peer) = self.half_pair(&device, frames, len).await?;
+        station.connect(&peer)?;
         Ok(station)
     }
 }

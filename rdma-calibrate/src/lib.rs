@@ -43,6 +43,7 @@ pub use self::version::VERSION;
 use self::conformance::expectations::Mode;
 use self::control::Stream;
 use self::lab::Lab;
+use self::stages::Stage;
 
 /// Finds out how the device of `machine` behaves, with the help of a peer that [serves](serve) at the other end of `stream`
 ///
@@ -53,7 +54,7 @@ use self::lab::Lab;
 ///
 /// [`CalibrateError::Device`] if the device cannot be used; [`CalibrateError::NotCalibrate`] and [`CalibrateError::Version`] if the peer is
 /// another program, or of another version; [`CalibrateError::PeerGone`] if it vanishes, [`CalibrateError::PeerSilent`] if it does not
-/// answer; [`CalibrateError::Verb`] and [`CalibrateError::PeerFailed`] if a device is gone, or if nothing connects any more;
+/// answer; [`CalibrateError::Stage`] and [`CalibrateError::PeerFailed`] if a device is gone, or if nothing connects any more;
 /// [`CalibrateError::FailedTransitions`] if more transitions might wedge the port. What else fails ends the experiments of one stage, and is
 /// in [`Findings::stopped`].
 ///
@@ -73,7 +74,7 @@ pub async fn calibrate(
 ///
 /// # Errors
 ///
-/// As [`calibrate`]: [`CalibrateError`] with the stage.
+/// As [`calibrate`]: [`CalibrateError`].
 ///
 /// # Cancel safety
 ///
@@ -106,13 +107,13 @@ pub async fn conform(
     calls: &Arc<Calls>,
 ) -> Result<Vec<Behaviour>, CalibrateError> {
     let mut lab = Lab::connect(machine, &mut stream, calls).await?;
-    machine.begins("behaviours", 1, 1);
+    machine.begins(Stage::Conformance.name(), 1, 1);
     match conformance::run(&mut lab, Mode::alone(options)).await {
         Ok((behaviours, None)) => {
             lab.finish().await;
             Ok(behaviours)
         }
-        Ok((_, Some(error))) | Err(error) => Err(lab.explain(error).await),
+        Ok((_, Some(error))) | Err(error) => Err(lab.explain(error).await.during(Stage::Conformance.name())),
     }
 }
 

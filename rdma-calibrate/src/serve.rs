@@ -28,8 +28,6 @@ const IDLE: Duration = Duration::from_mins(2);
 const MAX_MEMORY: usize = 64 << 20;
 /// Between the completion of a relay's send and the post of its receive.
 const RELAY_PAUSE: Duration = Duration::from_micros(50);
-/// The stage of errors on this side, which are of experiments of the other side.
-const STAGE: &str = "for the other side";
 
 /// The other side of a calibration, which has said that it is one and speaks the same version
 ///
@@ -150,10 +148,6 @@ pub(crate) fn require_active(device: &AnyDevice) -> Result<(), Error> {
     }
 }
 
-fn verb(error: Error) -> CalibrateError {
-    CalibrateError::Verb { stage: STAGE, error }
-}
-
 struct Answers<'a> {
     machine: &'a dyn Machine,
     device: Arc<AnyDevice>,
@@ -175,9 +169,9 @@ impl Answers<'_> {
         match request {
             // Two receives stay posted, so that neither side waits for the other to post one.
             Request::Echo { len, .. } => self.receive(0..2, len),
-            Request::Relay { len } => self.station()?.send(len).map(drop).map_err(verb),
+            Request::Relay { len } => Ok(self.station()?.send(len).map(drop)?),
             Request::Flow(flow) if flow.is_possible() => {
-                self.resting.iter_mut().try_for_each(|station| flow.prepare(station, false)).map_err(verb)
+                Ok(self.resting.iter_mut().try_for_each(|station| flow.prepare(station, false))?)
             }
             _ => Err(CalibrateError::NotCalibrate),
         }
@@ -186,7 +180,7 @@ impl Answers<'_> {
     /// Posts receives of `len` bytes into the memory of these numbers
     fn receive(&mut self, mut numbers: Range<usize>, len: usize) -> Result<(), CalibrateError> {
         let station = self.station()?;
-        numbers.try_for_each(|number| station.recv(slot(number, len))).map_err(verb)
+        Ok(numbers.try_for_each(|number| station.recv(slot(number, len)))?)
     }
 
     /// The device of a cable
@@ -198,7 +192,7 @@ impl Answers<'_> {
         if cable >= count {
             return Err(CalibrateError::NoCable { number: cable.saturating_add(1), count });
         }
-        open_watched(self.calls, || self.machine.open_cable(cable)).map(Arc::new).map_err(verb)
+        Ok(Arc::new(open_watched(self.calls, || self.machine.open_cable(cable))?))
     }
 
     async fn answer(&mut self, request: Request) -> Result<Reply, CalibrateError> {
@@ -208,35 +202,35 @@ impl Answers<'_> {
                 let device = self.device(cable)?;
                 let used: usize = self.resting.iter().map(Station::memory_len).sum();
                 let len = len.min(MAX_MEMORY.saturating_sub(used));
-                let station = Station::new(self.calls.runtime(), &device, frames, len).map_err(verb)?;
+                let station = Station::new(self.calls.runtime(), &device, frames, len)?;
                 let address = station.address();
                 self.station = Some(station);
                 return Ok(Reply::Made { address });
             }
             Request::Connect { address } => {
                 let station = self.station.as_ref().ok_or(CalibrateError::NotCalibrate)?;
-                self.transitions.attempt(|| station.connect(&address).map_err(verb))?;
+                self.transitions.attempt(|| station.connect(&address).map_err(CalibrateError::from))?;
             }
             Request::Recv { first, count, len } => {
                 let end = first.checked_add(count).ok_or(CalibrateError::NotCalibrate)?;
                 self.receive(first..end, len)?;
             }
-            Request::RecvLate { len } => self.station()?.recv_late(len).map_err(verb)?,
+            Request::RecvLate { len } => self.station()?.recv_late(len)?,
             Request::Received { count } => {
                 let station = self.station()?;
                 let mut statuses = Vec::new();
                 for _ in 0..count.min(4096) {
-                    statuses.push(station.receive_status(STAGE).await?);
+                    statuses.push(station.receive_status().await?);
                 }
                 return Ok(Reply::Received { statuses });
             }
             Request::Echo { rounds, len } => {
                 let station = self.station()?;
                 for round in 0..rounds {
-                    station.received(STAGE).await?;
-                    station.recv(slot(round % 2, len)).map_err(verb)?;
-                    station.send(len).map_err(verb)?;
-                    station.sent(STAGE).await?;
+                    station.received().await?;
+                    station.recv(slot(round % 2, len))?;
+                    station.send(len)?;
+                    station.sent().await?;
                 }
             }
             Request::Credits { rounds, len } => {
@@ -245,8 +239,8 @@ impl Answers<'_> {
                 let mut nanoseconds = Vec::new();
                 for _ in 0..rounds.min(1024) {
                     let start = runtime.now();
-                    station.recv(slot(0, len)).map_err(verb)?;
-                    station.received(STAGE).await?;
+                    station.recv(slot(0, len))?;
+                    station.received().await?;
                     nanoseconds.push((runtime.now() - start).as_nanos() as u64);
                 }
                 return Ok(Reply::Took { nanoseconds });
@@ -254,17 +248,17 @@ impl Answers<'_> {
             Request::Relay { len } => {
                 let runtime = Arc::clone(self.calls.runtime());
                 let station = self.station()?;
-                station.sent(STAGE).await?;
+                station.sent().await?;
                 let completed = runtime.now();
                 // By then, nothing else completes on the asking side, which would be busy with it.
                 sleep(&*runtime, RELAY_PAUSE).await;
                 let nanoseconds = vec![(runtime.now() - completed).as_nanos() as u64];
-                station.recv(slot(0, len)).map_err(verb)?;
-                station.received(STAGE).await?;
+                station.recv(slot(0, len))?;
+                station.received().await?;
                 return Ok(Reply::Took { nanoseconds });
             }
             Request::Flow(flow) => {
-                let flows = self.resting.iter_mut().map(|station| flow.run(station, STAGE, false));
+                let flows = self.resting.iter_mut().map(|station| flow.run(station, false));
                 let ends = arrivals(&try_join_all(flows).await?);
                 let nanoseconds = ends.into_iter().map(|time| time.as_nanos() as u64).collect();
                 return Ok(Reply::Took { nanoseconds });

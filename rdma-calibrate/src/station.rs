@@ -177,59 +177,59 @@ impl Station {
     }
 
     /// Waits until the send `id` completes; those before it may complete, too
-    pub(crate) async fn sent_until(&mut self, id: WrId, stage: &'static str) -> Result<(), CalibrateError> {
-        while self.sent_name(stage).await? != id {}
+    pub(crate) async fn sent_until(&mut self, id: WrId) -> Result<(), CalibrateError> {
+        while self.sent_name().await? != id {}
         Ok(())
     }
 
     /// The next send that completes
-    pub(crate) async fn sent(&mut self, stage: &'static str) -> Result<(), CalibrateError> {
-        self.sent_name(stage).await.map(drop)
+    pub(crate) async fn sent(&mut self) -> Result<(), CalibrateError> {
+        self.sent_name().await.map(drop)
     }
 
     /// The next send that completes, by the name under which it was posted
-    pub(crate) async fn sent_name(&mut self, stage: &'static str) -> Result<WrId, CalibrateError> {
-        let completion = self.completion(stage, |opcode| opcode != Opcode::Recv).await?;
-        succeeded(stage, completion.status)?;
+    pub(crate) async fn sent_name(&mut self) -> Result<WrId, CalibrateError> {
+        let completion = self.completion(|opcode| opcode != Opcode::Recv).await?;
+        succeeded(completion.status)?;
         Ok(completion.id)
     }
 
     /// The next receive that completes, which must have succeeded
-    pub(crate) async fn received(&mut self, stage: &'static str) -> Result<(), CalibrateError> {
-        let status = self.receive_status(stage).await?;
-        succeeded(stage, status)
+    pub(crate) async fn received(&mut self) -> Result<(), CalibrateError> {
+        let status = self.receive_status().await?;
+        succeeded(status)
     }
 
     /// The status of the next receive that completes
-    pub(crate) async fn receive_status(&mut self, stage: &'static str) -> Result<Status, CalibrateError> {
-        Ok(self.completion(stage, |opcode| opcode == Opcode::Recv).await?.status)
+    pub(crate) async fn receive_status(&mut self) -> Result<Status, CalibrateError> {
+        Ok(self.completion(|opcode| opcode == Opcode::Recv).await?.status)
     }
 
     /// The queue pair that the next completion names
-    pub(crate) async fn next_named(&mut self, stage: &'static str) -> Result<Qpn, CalibrateError> {
-        let completion = self.completion(stage, |_| true).await?;
-        succeeded(stage, completion.status)?;
+    pub(crate) async fn next_named(&mut self) -> Result<Qpn, CalibrateError> {
+        let completion = self.completion(|_| true).await?;
+        succeeded(completion.status)?;
         Ok(completion.qpn)
     }
 
     /// The kind of the request that completes next, with success
-    pub(crate) async fn next_completed(&mut self, stage: &'static str) -> Result<Opcode, CalibrateError> {
-        let completion = self.completion(stage, |_| true).await?;
-        succeeded(stage, completion.status)?;
+    pub(crate) async fn next_completed(&mut self) -> Result<Opcode, CalibrateError> {
+        let completion = self.completion(|_| true).await?;
+        succeeded(completion.status)?;
         Ok(completion.opcode)
     }
 
     /// The kind of the request that has completed with success, if one has
-    pub(crate) fn completed_now(&mut self, stage: &'static str) -> Result<Option<Opcode>, CalibrateError> {
+    pub(crate) fn completed_now(&mut self) -> Result<Option<Opcode>, CalibrateError> {
         let mut out = [Completion::default()];
         let completion = match self.stashed.pop_front() {
             Some(completion) => completion,
-            None => match self.cq.poll(&mut out).map_err(|error| CalibrateError::Verb { stage, error })? {
+            None => match self.cq.poll(&mut out)? {
                 0 => return Ok(None),
                 _ => out[0],
             },
         };
-        succeeded(stage, completion.status)?;
+        succeeded(completion.status)?;
         Ok(Some(completion.opcode))
     }
 
@@ -237,11 +237,7 @@ impl Station {
         &self.runtime
     }
 
-    async fn completion(
-        &mut self,
-        stage: &'static str,
-        is_wanted: fn(Opcode) -> bool,
-    ) -> Result<Completion, CalibrateError> {
+    async fn completion(&mut self, is_wanted: fn(Opcode) -> bool) -> Result<Completion, CalibrateError> {
         if let Some(at) = self.stashed.iter().position(|completion| is_wanted(completion.opcode)) {
             return Ok(self.stashed.remove(at).expect("it was just found"));
         }
@@ -250,9 +246,9 @@ impl Station {
             let mut out = [Completion::default()];
             let polled = poll_fn(|cx| self.cq.poll_completions(cx, &mut out));
             let Some(polled) = timeout(&*runtime, PATIENCE, polled).await else {
-                return Err(CalibrateError::Silent { stage, patience: PATIENCE });
+                return Err(CalibrateError::Silent(PATIENCE));
             };
-            polled.map_err(|error| CalibrateError::Verb { stage, error })?;
+            polled?;
             if is_wanted(out[0].opcode) {
                 return Ok(out[0]);
             }
@@ -268,8 +264,8 @@ impl Drop for Station {
     }
 }
 
-fn succeeded(stage: &'static str, status: Status) -> Result<(), CalibrateError> {
-    if status == Status::Success { Ok(()) } else { Err(CalibrateError::Status { stage, status }) }
+fn succeeded(status: Status) -> Result<(), CalibrateError> {
+    if status == Status::Success { Ok(()) } else { Err(CalibrateError::Status(status)) }
 }
 
 /// The memory of receive `number` of `len` bytes; the first frames are for sends

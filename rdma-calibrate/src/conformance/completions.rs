@@ -177,7 +177,6 @@ pub(super) async fn a_receive_that_is_too_long(body: &mut Body<'_, '_>) -> Outco
 }
 
 pub(super) async fn one_queue_serves_two_queue_pairs(body: &mut Body<'_, '_>) -> Outcome {
-    const STAGE: &str = "a completion queue with two queue pairs";
     let device = body.device();
     let mut one = Station::new(&body.lab.runtime, &device, 16, 2 * FRAME)?;
     let mut other = one.beside(16, 2 * FRAME)?;
@@ -189,7 +188,7 @@ pub(super) async fn one_queue_serves_two_queue_pairs(body: &mut Body<'_, '_>) ->
     }
     for (peer, posted) in peers.into_iter().zip([one.address().qpn, other.address().qpn]) {
         body.send(peer, 1, 0..64).await?;
-        ensure_eq!(one.next_named(STAGE).await?, posted, "the queue pair of the completion");
+        ensure_eq!(one.next_named().await?, posted, "the queue pair of the completion");
     }
     Ok(())
 }

@@ -51,8 +51,8 @@ impl From<Error> for Stop {
 impl From<CalibrateError> for Stop {
     fn from(error: CalibrateError) -> Self {
         match error {
-            CalibrateError::Verb { error, .. } => Self::Verb(error),
-            CalibrateError::Status { .. } | CalibrateError::Silent { .. } | CalibrateError::PeerFailed(_) => {
+            CalibrateError::Verb(error) => Self::Verb(error),
+            CalibrateError::Status(_) | CalibrateError::Silent(_) | CalibrateError::PeerFailed(_) => {
                 Self::Unexpected(error.to_string())
             }
             CalibrateError::FailedTransitions(_) => Self::Skipped(error.to_string().into()),

@@ -13,8 +13,6 @@ use crate::error::CalibrateError;
 use crate::findings::CableRates;
 use crate::lab::Lab;
 use crate::message::{Flow, Request};
-
-const STAGE: &str = "several cables";
 /// The bytes of the first stream over each cable, after which a longer one may follow.
 const BYTES: usize = 4 << 20;
 /// Cables that carry less than this part of their sum are bounded by something else.
@@ -41,7 +39,7 @@ pub(super) async fn run(lab: &mut Lab<'_>, stream_time: Duration) -> Result<(), 
     for cables in all.chunks(1).chain([&all[..]]) {
         alone += one_way;
         lab.ask(Request::Drop).await?;
-        let why = match rates(lab, &flow, BYTES / flow.len, cables, stream_time, STAGE).await {
+        let why = match rates(lab, &flow, BYTES / flow.len, cables, stream_time).await {
             Ok([there, back, both_ways]) => {
                 one_way = there;
                 lab.findings.cables.push(CableRates { cables: cables.to_vec(), one_way, back, both_ways });
@@ -49,7 +47,7 @@ pub(super) async fn run(lab: &mut Lab<'_>, stream_time: Duration) -> Result<(), 
             }
             // The peer has fewer cables, or this one leads elsewhere: nothing else is in question.
             Err(CalibrateError::PeerFailed(why)) => why.to_string(),
-            Err(CalibrateError::Verb { error, .. }) => error.to_string(),
+            Err(CalibrateError::Verb(error)) => error.to_string(),
             Err(error) => return Err(error),
         };
         leave(lab, &of_cables(cables, &why));

@@ -7,20 +7,17 @@ use rdma_core::{Device, Gid, Transition};
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::station::slot;
-
-const STAGE: &str = "connecting";
 /// The rate of a Thunderbolt 4 link.
 const TB4: u64 = 40_000_000_000;
 
 pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
-    let fail = |error| CalibrateError::Verb { stage: STAGE, error };
     let device = Arc::clone(&lab.device);
-    let (mut station, peer) = lab.half_pair(STAGE, &device, 64, 1 << 16).await?;
+    let (mut station, peer) = lab.half_pair(&device, 64, 1 << 16).await?;
     let accepts = |station: &mut crate::station::Station, number| station.recv(slot(number, 8)).is_ok();
     let at_init = accepts(&mut station, 0);
-    station.modify(Transition::ReadyToReceive { peer }).map_err(fail)?;
+    station.modify(Transition::ReadyToReceive { peer })?;
     let at_rtr = accepts(&mut station, 1);
-    station.modify(Transition::ReadyToSend).map_err(fail)?;
+    station.modify(Transition::ReadyToSend)?;
     let from = match (at_init, at_rtr) {
         (true, _) => "from-init",
         (false, true) => "from-rtr",
@@ -36,7 +33,7 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     } else {
         lab.findings.leave("rules.tb4_devices", "the link is not one of 40 Gb/s");
     }
-    let gids = lab.device.gids().map_err(fail)?;
+    let gids = lab.device.gids()?;
     match gids.iter().position(|gid| gid.ipv4().is_some()) {
         Some(index @ 1..=2) if !gids[..index].iter().any(Gid::is_zero) => {
             lab.findings.decide("rules.ipv4_gid_index", index);

@@ -6,8 +6,6 @@ use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::message::{Reply, Request};
 
-const STAGE: &str = "delivery";
-
 pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     frame_match(lab).await?;
     late_registration(lab).await?;
@@ -28,25 +26,25 @@ async fn frame_match(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         lab.findings.leave("rules.frame_match", "a message of the device is one frame");
         return Ok(());
     }
-    let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
+    let mut station = lab.pair(64, 1 << 16).await?;
     lab.recv(1, 2 * FRAME).await?;
-    station.send(8).map_err(|error| CalibrateError::Verb { stage: STAGE, error })?;
+    station.send(8)?;
     let status = received(lab).await?;
     lab.findings.decide("rules.frame_match", if status == Status::Success { "fits" } else { "exact" });
     Ok(())
 }
 
 async fn late_registration(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
-    let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
+    let mut station = lab.pair(64, 1 << 16).await?;
     lab.ask(Request::RecvLate { len: 8 }).await?;
-    station.send(8).map_err(|error| CalibrateError::Verb { stage: STAGE, error })?;
+    station.send(8)?;
     let status = received(lab).await?;
     lab.findings.decide("rules.late_registration", status == Status::Success);
     Ok(())
 }
 
 async fn multi_sge(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
-    let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
+    let mut station = lab.pair(64, 1 << 16).await?;
     lab.recv(2, 8).await?;
     let is_split = station.send_two(8).is_ok();
     if is_split {
@@ -61,7 +59,7 @@ async fn uc_write(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         lab.findings.leave("rules.uc_write", "the device has one-sided operations");
         return Ok(());
     }
-    let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
+    let mut station = lab.pair(64, 1 << 16).await?;
     lab.recv(1, 8).await?;
     let is_accepted = station.write(8).is_ok();
     if is_accepted {

@@ -11,8 +11,6 @@ use rdma_sim::profile::Decided;
 use crate::error::CalibrateError;
 use crate::lab::{Lab, nowhere};
 use crate::machine::Path;
-
-const STAGE: &str = "transitions that may fail";
 const UNCLEAR: &str = "the transition failed otherwise";
 
 /// A transition to RTR that may fail
@@ -81,13 +79,11 @@ fn transitions(failed: u32) -> String {
 
 /// Connects as usual; the reason if that fails
 async fn usual(lab: &mut Lab<'_>) -> Result<Result<(), String>, CalibrateError> {
-    match lab.pair(STAGE, 64, 1 << 16).await {
+    match lab.pair(64, 1 << 16).await {
         Ok(_) => Ok(Ok(())),
         Err(error) if error.is_gone() => Err(error),
         // Some wedged ports make no objects.
-        Err(error @ (CalibrateError::PeerFailed(_) | CalibrateError::Verb { .. })) => {
-            Ok(Err(error.to_string()))
-        }
+        Err(error @ (CalibrateError::PeerFailed(_) | CalibrateError::Verb(_))) => Ok(Err(error.to_string())),
         Err(error) => Err(error),
     }
 }
@@ -117,7 +113,7 @@ async fn large_mtu(lab: &mut Lab<'_>) -> Result<bool, CalibrateError> {
 }
 
 async fn source_gid(lab: &mut Lab<'_>) -> Result<bool, CalibrateError> {
-    let gids = lab.device.gids().map_err(|error| CalibrateError::Verb { stage: STAGE, error })?;
+    let gids = lab.device.gids()?;
     let is_other = |gid: &Gid| !gid.is_zero() && gid.ipv4().is_none();
     let Some(index) = gids.iter().position(is_other) else {
         lab.findings.leave("rules.source_gid", "the port has IPv4 addresses only");
@@ -134,8 +130,8 @@ async fn source_gid(lab: &mut Lab<'_>) -> Result<bool, CalibrateError> {
 
 /// Connects over a path with other attributes, and says how that ended
 async fn connect(lab: &mut Lab<'_>, path: Path) -> Result<Result<(), Cause>, CalibrateError> {
-    let device = lab.open(path).map_err(|error| CalibrateError::Verb { stage: STAGE, error })?;
-    let (station, peer) = lab.half_pair(STAGE, &device, 64, 1 << 16).await?;
+    let device = lab.open(path)?;
+    let (station, peer) = lab.half_pair(&device, 64, 1 << 16).await?;
     let connected = station.connect(&peer);
     // A call that fails may take a second, which must not be counted to the next.
     lab.rest(Duration::from_micros(1)).await;
@@ -145,7 +141,7 @@ async fn connect(lab: &mut Lab<'_>, path: Path) -> Result<Result<(), Cause>, Cal
 /// Decides how a transition to RTR ends if the peer is not there, and measures how long it takes
 async fn unresolved(lab: &mut Lab<'_>) -> Result<bool, CalibrateError> {
     let device = Arc::clone(&lab.device);
-    let (station, peer) = lab.half_pair(STAGE, &device, 64, 1 << 16).await?;
+    let (station, peer) = lab.half_pair(&device, 64, 1 << 16).await?;
     let peer = nowhere(&peer);
     let (connected, took) = lab.time(|| station.modify(Transition::ReadyToReceive { peer })).await;
     let has_failed = connected.is_err();

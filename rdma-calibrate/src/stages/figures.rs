@@ -13,8 +13,6 @@ use crate::error::CalibrateError;
 use crate::findings::{Goodput, RoundTrips};
 use crate::lab::Lab;
 use crate::message::Flow;
-
-const STAGE: &str = "figures";
 /// The lengths of messages there and back, beside the 8 bytes of the timing.
 const PING_LENS: [usize; 3] = [1024, FRAME, 16 * FRAME];
 /// The bytes of the first stream, after which a longer one may follow.
@@ -69,14 +67,14 @@ async fn stream(
 ) -> Result<(), CalibrateError> {
     let flow = Flow { there: 0, back: 0, len, depth, window };
     let count = (BYTES / len).max(LEAST);
-    match rates(lab, &flow, count, &[0], time, STAGE).await {
+    match rates(lab, &flow, count, &[0], time).await {
         Ok([one_way, back, both_ways]) => {
             lab.findings.goodput.push(Goodput { bytes: len, depth, one_way, back, both_ways });
             Ok(())
         }
         // What does not connect once does so no other time.
         Err(error) if !error.is_of_stage() => Err(error),
-        Err(CalibrateError::Verb { error, .. }) => {
+        Err(CalibrateError::Verb(error)) => {
             lab.findings.leave_goodput(len, &error.to_string());
             Ok(())
         }

@@ -11,8 +11,6 @@ use crate::findings::Findings;
 use crate::lab::Lab;
 use crate::message::Request;
 use crate::station::{PATIENCE, Station};
-
-const STAGE: &str = "idle queue pairs";
 /// Queue pairs that are idle at once, each for another time.
 const PAIRS: u32 = 8;
 /// The longest time without a message.
@@ -35,13 +33,12 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
             return Ok(());
         };
         // Of both sides, the one that was asked first has refused.
-        let refused = match lab.pair(STAGE, 16, 1 << 14).await {
+        let refused = match lab.pair(16, 1 << 14).await {
             Ok(_) => None,
             // A cable that was pulled meanwhile says nothing of idleness.
             Err(error) if error.is_gone() => return Err(error),
             Err(
-                ref error @ (CalibrateError::Verb { error: why, .. }
-                | CalibrateError::PeerFailed(PeerFailure::Verb(why))),
+                ref error @ (CalibrateError::Verb(why) | CalibrateError::PeerFailed(PeerFailure::Verb(why))),
             ) => {
                 lab.require_port().map_err(|_| error.clone())?;
                 Some(why.cause)
@@ -93,11 +90,11 @@ async fn round(
     let steps = if dies < LONGEST { pairs + 1 } else { pairs };
     let mut resting = VecDeque::new();
     for number in 1..=pairs {
-        let mut station = lab.pair(STAGE, 16, 1 << 14).await?;
+        let mut station = lab.pair(16, 1 << 14).await?;
         lab.recv(2, 8).await?;
         // Its rest begins with a message.
         if !is_alive(lab, &mut station).await? {
-            return Err(CalibrateError::Silent { stage: STAGE, patience: PATIENCE });
+            return Err(CalibrateError::Silent(PATIENCE));
         }
         lab.ask(Request::Keep).await?;
         resting.push_back((lives + (dies - lives) * number / steps, lab.now(), station));
@@ -123,7 +120,7 @@ async fn is_alive(lab: &mut Lab<'_>, station: &mut Station) -> Result<bool, Cali
     match station.send(8) {
         Ok(_) => (),
         Err(error @ Error { cause: Cause::DeviceGone | Cause::PortDown, .. }) => {
-            return Err(CalibrateError::Verb { stage: STAGE, error });
+            return Err(error.into());
         }
         // It says itself that it has failed.
         Err(_) => return Ok(false),

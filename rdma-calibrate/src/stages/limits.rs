@@ -19,8 +19,7 @@ const MOST_REGIONS: usize = 256;
 /// reported to leak, and to end the system
 pub(super) async fn run(lab: &mut Lab<'_>, risks: bool) -> Result<(), CalibrateError> {
     lab.ask(Request::Drop).await?;
-    let fail = |error| CalibrateError::Verb { stage: "limits", error };
-    let cq = lab.device.create_cq(16).map_err(fail)?;
+    let cq = lab.device.create_cq(16)?;
     let pairs = count(MOST, || cq.create_qp(&QpInit::with_frames(1)));
     enter(lab, "caps.max_qp", pairs);
     drop(cq);
@@ -42,7 +41,7 @@ pub(super) async fn run(lab: &mut Lab<'_>, risks: bool) -> Result<(), CalibrateE
     let Caps { max_cqe, max_queue_frames, .. } = *lab.device.caps();
     let accepted = largest(max_cqe, |depth| lab.device.create_cq(depth).map(drop));
     confirm(lab, "caps.max_cqe", max_cqe, accepted);
-    let cq = lab.device.create_cq(16).map_err(fail)?;
+    let cq = lab.device.create_cq(16)?;
     let create = |frames| cq.create_qp(&QpInit::with_frames(frames)).map(drop);
     let accepted = largest(max_queue_frames, create);
     confirm(lab, "caps.max_queue_frames", max_queue_frames, accepted);

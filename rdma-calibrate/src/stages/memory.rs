@@ -7,19 +7,16 @@ use crate::lab::Lab;
 use crate::memory::{ALL_ACCESS, Memory};
 use crate::message::Request;
 use crate::station::{Station, slot};
-
-const STAGE: &str = "registering memory";
 /// The mapping begins at a page of 16 KiB: no coarser alignment shows.
 const COARSEST: usize = 16 << 10;
 
 /// Decides the alignment, and which rights memory needs
 pub(super) fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
-    let fail = |error| CalibrateError::Verb { stage: STAGE, error };
     let register =
         |lab: &Lab<'_>, offset, access| Memory::register(&lab.device, offset, 4096, access).map(drop);
     let alone = register(lab, 0, Access::LOCAL_WRITE);
     if alone.is_err() {
-        register(lab, 0, ALL_ACCESS).map_err(fail)?;
+        register(lab, 0, ALL_ACCESS)?;
     }
     lab.findings.decide("rules.local_write_alone", alone.is_ok());
     let access = if alone.is_ok() { Access::LOCAL_WRITE } else { ALL_ACCESS };
@@ -32,7 +29,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
                 return Ok(());
             }
             Err(Error { cause: Cause::Invalid(_) | Cause::Os(_), .. }) => (),
-            Err(error) => return Err(fail(error)),
+            Err(error) => return Err(error.into()),
         }
     }
     lab.findings.leave("rules.alignment", "memory at no offset up to 16 KiB was accepted");
@@ -79,25 +76,23 @@ pub(super) fn skip(lab: &mut Lab<'_>) {
 
 /// Sets a queue pair with a posted receive to the error state, waits for the end of the receive, and destroys the queue pair
 async fn fail_one(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
-    const STAGE: &str = "the error state";
     const FIELD: &str = "caps.flush_on_error";
-    let fail = |error| CalibrateError::Verb { stage: STAGE, error };
     let is_early = lab.findings.profile.value("rules.early_receives").as_deref() == Some("from-init");
     let mut station = if is_early || lab.findings.wedged.is_some() {
-        Station::new(&lab.runtime, &lab.device, 16, 1 << 14).map_err(fail)?
+        Station::new(&lab.runtime, &lab.device, 16, 1 << 14)?
     } else {
-        lab.pair(STAGE, 16, 1 << 14).await?
+        lab.pair(16, 1 << 14).await?
     };
     let posted = station.recv(slot(0, 8));
-    station.modify(Transition::Error).map_err(fail)?;
+    station.modify(Transition::Error)?;
     if let Err(error) = posted {
         lab.findings.leave(FIELD, &format!("no receive could be posted before: {error}"));
         return Ok(());
     }
-    match station.receive_status(STAGE).await {
+    match station.receive_status().await {
         Ok(Status::Success) => lab.findings.leave(FIELD, "a receive for which no message came succeeded"),
         Ok(_) => lab.findings.decide(FIELD, true),
-        Err(CalibrateError::Silent { .. }) => lab.findings.decide(FIELD, false),
+        Err(CalibrateError::Silent(_)) => lab.findings.decide(FIELD, false),
         Err(error) => return Err(error),
     }
     Ok(())

@@ -38,7 +38,7 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
         if let Err(error) = stage.run(lab, options).await {
             let error = lab.explain(error).await;
             if !error.is_of_stage() {
-                return Err(error);
+                return Err(error.during(stage.name()));
             }
             lab.findings.stopped.push((stage.name(), error.to_string()));
             lab.report();
@@ -52,7 +52,7 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
             lab.findings = before;
             lab.findings.stopped.push((stage.name(), error.to_string()));
             lab.report();
-            return Err(error);
+            return Err(error.during("a connection after others"));
         }
         lab.report();
     }
@@ -74,7 +74,7 @@ async fn conform(lab: &mut Lab<'_>, options: &Options) -> Result<(), CalibrateEr
 
 /// Experiments of one kind
 #[derive(Clone, Copy)]
-enum Stage {
+pub(crate) enum Stage {
     Memory,
     Connecting,
     Processor,
@@ -148,7 +148,7 @@ impl Stage {
         !matches!(self, Self::Memory | Self::Failing | Self::IdleDeath | Self::ErrorState)
     }
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
             Self::Connecting => "connecting",

@@ -13,8 +13,6 @@ use crate::findings::Findings;
 use crate::lab::Lab;
 use crate::message::Request;
 use crate::station::slot;
-
-const STAGE: &str = "processor";
 const ROUNDS: usize = 5;
 /// Posts in a row, of receives and of sends.
 const POSTS: usize = 32;
@@ -97,23 +95,22 @@ fn enter(findings: &mut Findings, costs: &Costs, is_polling: bool) {
 
 /// The times of a post of a receive, and of one of a send
 async fn posts(lab: &mut Lab<'_>) -> Result<(f64, f64), CalibrateError> {
-    let fail = |error| CalibrateError::Verb { stage: STAGE, error };
-    let mut station = lab.pair(STAGE, 192, (ROUNDS * POSTS + 1) << 12).await?;
+    let mut station = lab.pair(192, (ROUNDS * POSTS + 1) << 12).await?;
     let (mut receives, mut sends) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let start = lab.now();
         for number in 0..POSTS {
-            station.recv(slot(round * POSTS + number, 8)).map_err(fail)?;
+            station.recv(slot(round * POSTS + number, 8))?;
         }
         receives.push((lab.now() - start).as_nanos() as f64 / POSTS as f64);
         lab.recv(POSTS, 8).await?;
         let start = lab.now();
         for _ in 0..POSTS {
-            station.send(8).map_err(fail)?;
+            station.send(8)?;
         }
         sends.push((lab.now() - start).as_nanos() as f64 / POSTS as f64);
         for _ in 0..POSTS {
-            station.sent(STAGE).await?;
+            station.sent().await?;
         }
         lab.ask(Request::Received { count: POSTS }).await?;
     }
@@ -122,12 +119,12 @@ async fn posts(lab: &mut Lab<'_>) -> Result<(f64, f64), CalibrateError> {
 
 /// The time of a poll of an empty completion queue
 async fn polls(lab: &mut Lab<'_>) -> Result<f64, CalibrateError> {
-    let station = lab.pair(STAGE, 16, 1 << 14).await?;
+    let station = lab.pair(16, 1 << 14).await?;
     let mut times = Vec::new();
     for _ in 0..ROUNDS {
         let start = lab.now();
         for _ in 0..POLLS {
-            station.poll().map_err(|error| CalibrateError::Verb { stage: STAGE, error })?;
+            station.poll()?;
         }
         times.push((lab.now() - start).as_nanos() as f64 / POLLS as f64);
     }

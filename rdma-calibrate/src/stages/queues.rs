@@ -8,8 +8,6 @@ use super::limits::confirm;
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::station::Station;
-
-const STAGE: &str = "queues";
 /// Depths to ask for: each of the known ways to grant answers some of them otherwise.
 const ASKED: [u32; 4] = [1, 64, 2000, 4095];
 
@@ -75,15 +73,13 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
 async fn station(lab: &mut Lab<'_>, frames: u32, len: usize) -> Result<Station, CalibrateError> {
     let is_early = lab.findings.profile.value("rules.early_receives").as_deref() == Some("from-init");
     if is_early {
-        let made = Station::new(&lab.runtime, &lab.device, frames, len);
-        return made.map_err(|error| CalibrateError::Verb { stage: STAGE, error });
+        return Ok(Station::new(&lab.runtime, &lab.device, frames, len)?);
     }
     let device = Arc::clone(&lab.device);
     // The peer keeps a small one.
-    let (_, peer) = lab.half_pair(STAGE, &device, 1, 1 << 14).await?;
-    let made = Station::new(&lab.runtime, &lab.device, frames, len);
-    let station = made.map_err(|error| CalibrateError::Verb { stage: STAGE, error })?;
-    station.connect(&peer).map_err(|error| CalibrateError::Verb { stage: STAGE, error })?;
+    let (_, peer) = lab.half_pair(&device, 1, 1 << 14).await?;
+    let station = Station::new(&lab.runtime, &lab.device, frames, len)?;
+    station.connect(&peer)?;
     Ok(station)
 }
 

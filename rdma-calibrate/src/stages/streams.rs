@@ -89,14 +89,13 @@ pub(super) async fn rates(
     count: usize,
     cables: &[usize],
     time: Duration,
-    stage: &'static str,
 ) -> Result<[f64; WAYS.len()], CalibrateError> {
     let mut rates = [0.0; WAYS.len()];
     for (rate, way) in rates.iter_mut().zip(WAYS) {
         let mut count = count;
         loop {
             let counts @ [there, back] = way(count);
-            let streamed = once(lab, &Flow { there, back, ..*flow }, cables, stage).await?;
+            let streamed = once(lab, &Flow { there, back, ..*flow }, cables).await?;
             let is_stream = |(_, count): &(f64, usize)| *count > 1;
             let ways = streamed.rates.into_iter().zip(counts).filter(is_stream).map(|(rate, _)| rate);
             *rate = ways.fold(f64::INFINITY, f64::min);
@@ -132,36 +131,29 @@ pub(super) async fn once(
     lab: &mut Lab<'_>,
     flow: &Flow,
     cables: &[usize],
-    stage: &'static str,
 ) -> Result<Streamed, CalibrateError> {
-    let streamed = attempt(lab, flow, cables, stage).await;
-    if let Ok(_) | Err(CalibrateError::Verb { .. } | CalibrateError::PeerFailed(_)) = streamed {
+    let streamed = attempt(lab, flow, cables).await;
+    if let Ok(_) | Err(CalibrateError::Verb(_) | CalibrateError::PeerFailed(_)) = streamed {
         lab.ask(Request::Drop).await?;
     }
     streamed
 }
 
-async fn attempt(
-    lab: &mut Lab<'_>,
-    flow: &Flow,
-    cables: &[usize],
-    stage: &'static str,
-) -> Result<Streamed, CalibrateError> {
-    let fail = |error| CalibrateError::Verb { stage, error };
+async fn attempt(lab: &mut Lab<'_>, flow: &Flow, cables: &[usize]) -> Result<Streamed, CalibrateError> {
     let len = (flow.window + 1) * flow.len;
     let mut stations = Vec::new();
     for cable in cables {
         let peer = lab.make(*cable, FRAMES, len).await?;
-        let device = lab.device_of(*cable).map_err(fail)?;
-        let station = Station::new(&lab.runtime, &device, FRAMES, len).map_err(fail)?;
+        let device = lab.device_of(*cable)?;
+        let station = Station::new(&lab.runtime, &device, FRAMES, len)?;
         lab.ask(Request::Connect { address: station.address() }).await?;
-        station.connect(&peer).map_err(fail)?;
+        station.connect(&peer)?;
         lab.ask(Request::Keep).await?;
         stations.push(station);
     }
-    stations.iter_mut().try_for_each(|station| flow.prepare(station, true)).map_err(fail)?;
+    stations.iter_mut().try_for_each(|station| flow.prepare(station, true))?;
     lab.ask(Request::Flow(*flow)).await?;
-    let here = try_join_all(stations.iter_mut().map(|station| flow.run(station, stage, true))).await;
+    let here = try_join_all(stations.iter_mut().map(|station| flow.run(station, true))).await;
     // Also if this side has failed: the reply is not left in the stream.
     match (here, lab.reply().await) {
         (_, Err(gone @ (CalibrateError::PeerGone | CalibrateError::PeerSilent(_)))) => Err(gone),

@@ -19,8 +19,6 @@ use crate::findings::RoundTrips;
 use crate::lab::Lab;
 use crate::message::{Reply, Request};
 use crate::station::slot;
-
-const STAGE: &str = "timing";
 /// A message that is short beside everything else.
 const SHORT: usize = 8;
 /// A part of a frame, of which a bound of the payload hides less than of a whole one.
@@ -251,10 +249,6 @@ impl Costs {
     }
 }
 
-fn failed(error: rdma_core::Error) -> CalibrateError {
-    CalibrateError::Verb { stage: STAGE, error }
-}
-
 fn ns(from: Time, to: Time) -> f64 {
     (to - from).as_nanos() as f64
 }
@@ -286,19 +280,19 @@ fn jitter(samples: &mut [f64], late: f64) -> f64 {
 
 /// Round trips of messages of `len` bytes
 pub(super) async fn ping(lab: &mut Lab<'_>, len: usize, rounds: usize) -> Result<Vec<f64>, CalibrateError> {
-    let mut station = lab.pair(STAGE, 64, 4 * len + (1 << 16)).await?;
+    let mut station = lab.pair(64, 4 * len + (1 << 16)).await?;
     for number in 0..2 {
-        station.recv(slot(number, len)).map_err(failed)?;
+        station.recv(slot(number, len))?;
     }
     lab.ask(Request::Echo { rounds, len }).await?;
     let mut times = Vec::with_capacity(rounds);
     for round in 0..rounds {
         let start = lab.now();
-        station.send(len).map_err(failed)?;
-        station.received(STAGE).await?;
+        station.send(len)?;
+        station.received().await?;
         times.push(ns(start, lab.now()));
-        station.recv(slot(round % 2, len)).map_err(failed)?;
-        station.sent(STAGE).await?;
+        station.recv(slot(round % 2, len))?;
+        station.sent().await?;
     }
     lab.reply().await?;
     Ok(times)
@@ -306,15 +300,15 @@ pub(super) async fn ping(lab: &mut Lab<'_>, len: usize, rounds: usize) -> Result
 
 /// The median of the time from the post of a message until its send completes, where a round trip takes `trip`
 async fn send(lab: &mut Lab<'_>, len: usize, trip: Duration) -> Result<f64, CalibrateError> {
-    let mut station = lab.pair(STAGE, 512, 4 * len + (1 << 16)).await?;
+    let mut station = lab.pair(512, 4 * len + (1 << 16)).await?;
     let mut times = Vec::with_capacity(SENDS);
     for _ in 0..SENDS {
         lab.recv(1, len).await?;
         // The stream between the sides may be faster than the cable, and the receive not known here yet.
         lab.rest(trip).await;
         let start = lab.now();
-        station.send(len).map_err(failed)?;
-        station.sent(STAGE).await?;
+        station.send(len)?;
+        station.sent().await?;
         times.push(ns(start, lab.now()));
         lab.ask(Request::Received { count: 1 }).await?;
     }
@@ -335,7 +329,7 @@ async fn spacing(
     // Receives of the batch lie behind those of the messages before it.
     let size = len.next_multiple_of(FRAME);
     let first = ((before + 1) * long).div_ceil(size);
-    let mut station = lab.pair(STAGE, frames.max(64) as u32, (first + batch + 2) * size.max(long)).await?;
+    let mut station = lab.pair(frames.max(64) as u32, (first + batch + 2) * size.max(long)).await?;
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..SPACINGS {
         for (times, count) in times.iter_mut().zip([1, batch]) {
@@ -345,10 +339,10 @@ async fn spacing(
             lab.ask(Request::Recv { first, count, len }).await?;
             let start = lab.now();
             for _ in 0..before {
-                station.send_unsignaled(long).map_err(failed)?;
+                station.send_unsignaled(long)?;
             }
-            let last = station.send_in_a_row(count, len).map_err(failed)?;
-            station.sent_until(last, STAGE).await?;
+            let last = station.send_in_a_row(count, len)?;
+            station.sent_until(last).await?;
             times.push(ns(start, lab.now()));
             lab.ask(Request::Received { count: before + count }).await?;
         }
@@ -359,11 +353,11 @@ async fn spacing(
 
 /// The times of receives of the peer for which sends waited here
 async fn credits(lab: &mut Lab<'_>) -> Result<Vec<f64>, CalibrateError> {
-    let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
+    let mut station = lab.pair(64, 1 << 16).await?;
     let mut times = Vec::new();
     for _ in 0..CREDIT_ROUNDS {
         for _ in 0..BATCH {
-            station.send(SHORT).map_err(failed)?;
+            station.send(SHORT)?;
         }
         match lab.ask(Request::Credits { rounds: BATCH, len: SHORT }).await? {
             Reply::Took { nanoseconds } if !nanoseconds.is_empty() => {
@@ -372,7 +366,7 @@ async fn credits(lab: &mut Lab<'_>) -> Result<Vec<f64>, CalibrateError> {
             _ => return Err(CalibrateError::NotCalibrate),
         }
         for _ in 0..BATCH {
-            station.sent(STAGE).await?;
+            station.sent().await?;
         }
     }
     Ok(times)
@@ -381,18 +375,18 @@ async fn credits(lab: &mut Lab<'_>) -> Result<Vec<f64>, CalibrateError> {
 /// The median of the time from a receive here, for which a send of the peer waits, until a send here completes, for which the peer posts a
 /// receive then: without the time until that post
 async fn relay(lab: &mut Lab<'_>) -> Result<f64, CalibrateError> {
-    let mut station = lab.pair(STAGE, 64, 1 << 16).await?;
+    let mut station = lab.pair(64, 1 << 16).await?;
     let mut times = Vec::with_capacity(RELAYS);
     for _ in 0..RELAYS {
-        station.send(SHORT).map_err(failed)?;
+        station.send(SHORT)?;
         lab.ask(Request::Relay { len: SHORT }).await?;
         // Both sends wait by then.
         lab.rest(Duration::from_millis(1)).await;
         let start = lab.now();
-        station.recv(slot(0, SHORT)).map_err(failed)?;
-        station.sent(STAGE).await?;
+        station.recv(slot(0, SHORT))?;
+        station.sent().await?;
         let took = ns(start, lab.now());
-        station.received(STAGE).await?;
+        station.received().await?;
         let Reply::Took { nanoseconds } = lab.reply().await? else {
             return Err(CalibrateError::NotCalibrate);
         };

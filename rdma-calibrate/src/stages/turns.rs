@@ -10,8 +10,6 @@ use super::timing::median;
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::message::Flow;
-
-const STAGE: &str = "turns";
 const FIELD: &str = "timing.turns";
 const RULE: &str = "turns";
 const ROUNDS: usize = 5;
@@ -42,7 +40,7 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let alone = (COUNT * LEN) as f64 / rate;
     let mut behind = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
-        let ends = once(lab, &flow, &[0, 0], STAGE).await?.ends;
+        let ends = once(lab, &flow, &[0, 0]).await?.ends;
         let [first, second] = ends[..] else { return Err(CalibrateError::NotCalibrate) };
         behind.push((second.as_nanos() as f64 - first.as_nanos() as f64) / alone);
     }

@@ -12,8 +12,6 @@ use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::machine::Path;
 use crate::memory::Memory;
-
-const STAGE: &str = "verbs";
 const ROUNDS: usize = 9;
 /// The unit in which memory is registered, and the many pages of a large region.
 const PAGE: usize = 16 << 10;
@@ -102,26 +100,25 @@ fn constants(took: &Round) -> [Option<f64>; FIELDS.len()] {
 
 /// Makes, connects and destroys one of everything
 async fn round(lab: &mut Lab<'_>) -> Result<Round, CalibrateError> {
-    let fail = |error| CalibrateError::Verb { stage: STAGE, error };
     // An address to connect to: the queue pair of the peer need not be connected for it.
     let peer = lab.make(0, 64, FRAME).await?;
     let (device, open) = lab.time(|| lab.open(Path::default())).await;
-    let device = device.map_err(fail)?;
+    let device = device?;
     let (cq, create_cq) = lab.time(|| device.create_cq(64)).await;
-    let cq = cq.map_err(fail)?;
+    let cq = cq?;
     let init = QpInit::with_frames(64);
     let (qp, create_qp) = lab.time(|| cq.create_qp(&init)).await;
-    let mut qp = qp.map_err(fail)?;
+    let mut qp = qp?;
     let (changed, rtr) = lab.time(|| qp.modify(Transition::ReadyToReceive { peer })).await;
-    changed.map_err(fail)?;
+    changed?;
     let (changed, rts) = lab.time(|| qp.modify(Transition::ReadyToSend)).await;
-    changed.map_err(fail)?;
-    let mut small = Memory::mapped(PAGE).map_err(fail)?;
+    changed?;
+    let mut small = Memory::mapped(PAGE)?;
     let (registered, register_small) = lab.time(|| small.register_all(&device)).await;
-    registered.map_err(fail)?;
-    let mut large = Memory::mapped(PAGES * PAGE).map_err(fail)?;
+    registered?;
+    let mut large = Memory::mapped(PAGES * PAGE)?;
     let (registered, register_large) = lab.time(|| large.register_all(&device)).await;
-    registered.map_err(fail)?;
+    registered?;
     let (_, destroy_qp) = lab.time(|| qp.destroy()).await;
     let (_, deregister_small) = lab.time(|| small.deregister()).await;
     let (_, deregister_large) = lab.time(|| large.deregister()).await;

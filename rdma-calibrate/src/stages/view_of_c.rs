@@ -6,8 +6,6 @@ use std::time::Duration;
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::machine::ViewOfC;
-
-const STAGE: &str = "view of C";
 /// The fields of this stage
 const FIELDS: [&str; 2] = ["rules.completion_events", "rules.large_gid_table"];
 /// The longest GID table that is not large
@@ -22,8 +20,7 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         }
         return Ok(());
     };
-    let fail = |error| CalibrateError::Verb { stage: STAGE, error };
-    let ViewOfC { device, gid_table_len, completion_events } = view.map_err(fail)?;
+    let ViewOfC { device, gid_table_len, completion_events } = view?;
     lab.findings.decide("rules.large_gid_table", gid_table_len > SMALL_GID_TABLE);
     let mut completion_events = match completion_events {
         Ok(completion_events) => completion_events,
@@ -33,15 +30,15 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
             return Ok(());
         }
     };
-    let (mut station, peer) = lab.half_pair(STAGE, &Arc::new(device), 64, 1 << 16).await?;
-    station.connect(&peer).map_err(fail)?;
+    let (mut station, peer) = lab.half_pair(&Arc::new(device), 64, 1 << 16).await?;
+    station.connect(&peer)?;
     lab.recv(1, 8).await?;
-    station.send(8).map_err(fail)?;
-    station.sent(STAGE).await?;
-    let mut count = completion_events().map_err(fail)?;
+    station.send(8)?;
+    station.sent().await?;
+    let mut count = completion_events()?;
     if count == 0 {
         lab.rest(LATE).await;
-        count = completion_events().map_err(fail)?;
+        count = completion_events()?;
     }
     lab.findings.decide("rules.completion_events", count > 0);
     Ok(())

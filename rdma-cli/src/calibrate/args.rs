@@ -9,7 +9,7 @@ use crate::machines::Host;
 
 /// End of the help
 pub(crate) const HELP: &str = "On two Macs: tb5 calibrate --listen on one, tb5 calibrate HOST: on the other, while no program uses the ports. It takes some \
-     minutes, changes no setting and leaves nothing behind. Every machine that reaches the port of --listen may have queue pairs made \
+     minutes, changes no setting and destroys each object that it makes. Every machine that reaches the port of --listen may have queue pairs made \
      there, until one calibration is over.\n\n\
      Without HOST: and --listen, two simulated Macs are calibrated, in virtual time.\n\n\
      Examples: tb5 calibrate; tb5 calibrate --profile tb5-strict --out strict.toml; tb5 calibrate --listen, and on the other Mac \

@@ -154,13 +154,17 @@ impl Profile {
         Ok(())
     }
 
-    /// Leaves the field called `name` at its value, and says why it was not decided
+    /// Leaves the field called `name` at the value of the base, and says why it was not decided
     ///
     /// # Errors
     ///
     /// [`ProfileReason::Unknown`] if there is no such field.
     pub fn leave(&mut self, name: &str, why: &str) -> Result<(), ProfileReason> {
-        self.enter(require(name)?, Decided::Undecided, Some(why.to_owned()));
+        let field = require(name)?;
+        let base = Model::profile(self.base).unwrap_or_default();
+        let of_base = (field.set)(&mut self.model, &(field.value)(&base));
+        of_base.expect("a field can have the value of a base");
+        self.enter(field, Decided::Undecided, Some(why.to_owned()));
         Ok(())
     }
 

@@ -144,3 +144,14 @@ fn a_profile_is_found_by_its_name_or_in_a_file() {
     assert!(matches!(Profile::find(folder.to_str().unwrap()), Err(ProfileError::Read { .. })));
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+/// Catches a value that was measured first and stays where the field is left undecided.
+#[test]
+fn a_field_that_is_left_has_the_value_of_the_base() {
+    let mut profile = Profile::named("tb5-strict").unwrap();
+    let base = profile.model.clone();
+    profile.set("timing.frame_ns", "600", Decided::Measured).unwrap();
+    profile.leave("timing.frame_ns", "the bytes take no time").unwrap();
+    assert_eq!(profile.model, base);
+    assert_eq!(profile.decided("timing.frame_ns"), Some(Decided::Undecided));
+}
