@@ -19,11 +19,12 @@ impl Calls {
 
     /// The verb that has been called and has not returned, and for how long
     pub fn blocked(&self) -> Option<(&'static str, Duration)> {
-        let current = *self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        current.map(|(verb, since)| (verb, self.runtime.now() - since))
+        self.current().map(|(verb, since)| (verb, self.runtime.now() - since))
     }
 
     /// Waits until a verb has not returned for `longest`, looking every `interval`; returns which, and for how long
+    ///
+    /// Time in which the process was stopped, or the machine slept, does not count: the verb was not running either.
     ///
     /// For a task on another thread: the one that calls the verb does not go on.
     ///
@@ -31,9 +32,14 @@ impl Calls {
     ///
     /// Cancel safe: it changes nothing.
     pub async fn hangs(&self, longest: Duration, interval: Duration) -> (&'static str, Duration) {
+        let (mut watched, mut time, mut looked) = (None, Duration::ZERO, self.runtime.now());
         loop {
-            match self.blocked() {
-                Some((verb, time)) if time >= longest => return (verb, time),
+            let (current, now) = (self.current(), self.runtime.now());
+            let passed = (now - looked).min(2 * interval);
+            time = if current == watched { time + passed } else { Duration::ZERO };
+            (watched, looked) = (current, now);
+            match watched {
+                Some((verb, _)) if time >= longest => return (verb, time),
                 _ => sleep(&*self.runtime, interval).await,
             }
         }
@@ -50,7 +56,43 @@ impl Calls {
         &self.runtime
     }
 
+    fn current(&self) -> Option<(&'static str, Time)> {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn set(&self, current: Option<(&'static str, Time)>) {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = current;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdma_sim::Sim;
+
+    use super::*;
+
+    /// Regression: a process that was stopped for 20 s called its driver hung, and told its user to restart the Mac.
+    ///
+    /// Catches also a verb that hangs and is not noticed, and the time of one verb that counts for the next.
+    #[test]
+    fn only_time_in_which_the_process_runs_counts() {
+        const LONGEST: Duration = Duration::from_secs(15);
+        let plan = "at 2s a pause; at 62s a resume".parse().unwrap();
+        Sim::new().faults(plan).run(async |net| {
+            let calls = Arc::new(Calls::new(net.host("a").runtime()));
+            let (ends, ended) = futures::channel::oneshot::channel();
+            let watching = Arc::clone(&calls);
+            net.host("a").spawn(async move {
+                let hangs = watching.hangs(LONGEST, Duration::from_millis(100)).await;
+                ends.send(hangs).unwrap();
+            });
+            calls.set(Some(("post_send", net.now())));
+            net.sleep(Duration::from_secs(70)).await;
+            // As of another call of the same verb.
+            calls.set(Some(("post_send", net.now())));
+            let since = net.now();
+            assert_eq!(ended.await.unwrap(), ("post_send", LONGEST));
+            assert!((LONGEST..LONGEST + Duration::from_secs(1)).contains(&(net.now() - since)));
+        });
     }
 }

@@ -40,7 +40,7 @@ use crate::sizes::{self, Sizes};
     name = "tb5",
     version,
     after_help = "Examples: tb5; tb5 ping; tb5 copy README.md copy.md; tb5 help copy.\n\nExit codes: 0 done, 1 failed, also if a file cannot be read or written, 2 the arguments are wrong, 130 after Ctrl-C. When a command fails \
-    before it has a result, standard error says why, and there is nothing on standard output, with --json neither; a result that \
+    before it has a result, standard error says why, and standard output has at most the line that names the backend, with --json nothing; a result that \
     is a failed check, of doctor, run or sim, is printed as others are."
 )]
 pub(crate) struct Args {
@@ -188,7 +188,8 @@ pub(crate) enum Command {
                       With --net, each host has a network namespace: an interface such as en2 for each port, which reaches the \
                       neighbour at the other end of the cable, and Ethernet, over which hosts reach each other by name; nothing else is \
                       reached. A cable that is pulled, by --fault or by tb5 fabric, carries no IP. The programs find the provider at \
-                      /usr/lib/librdma.dylib, where a Mac has it. Other processes are not affected, and nothing is left behind. Without \
+                      /usr/lib/librdma.dylib, where a Mac has it. Other processes are not affected, and nothing is left behind; what a run leaves that is killed (SIGKILL), the next run or \
+                      tb5 fabric removes. Without \
                       root, this needs user namespaces.\n\n\
                       SIGINT, SIGTERM and SIGHUP \
                       end all programs; a signal that was ignored when tb5 started, as by nohup, stays ignored.\n\n\

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result};
 use futures::future::try_join;
 use indicatif::ProgressBar;
 use rdma_async::NodeOptions;
-use rdma_sim::{LineRate, Model, Net, Sim, Timing, Topology};
+use rdma_sim::{Model, Net, Sim, Topology};
 use serde::Serialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -22,7 +22,8 @@ const MEMORY: usize = 256 << 20;
 pub(crate) struct BwResult {
     backend: &'static str,
     pub(crate) in_flight: u16,
-    pub(crate) ceiling_bytes_per_second: f64,
+    /// `None` if bytes take no time
+    pub(crate) ceiling_bytes_per_second: Option<f64>,
     pub(crate) rows: Vec<Row>,
     seed: u64,
     wall_seconds: f64,
@@ -34,7 +35,8 @@ pub(crate) struct Row {
     pub(crate) size_bytes: u64,
     count: u64,
     pub(crate) goodput_bytes_per_second: f64,
-    efficiency: f64,
+    /// `None` without a ceiling
+    efficiency: Option<f64>,
     pub(crate) tcp_bytes_per_second: f64,
 }
 
@@ -71,9 +73,7 @@ pub(crate) fn simulate(
     progress: &ProgressBar,
 ) -> Result<BwResult> {
     let &Bw { bytes, in_flight, seed, .. } = args;
-    let frame_ns = model.timing.frame_ns.max(1);
-    let ceiling =
-        LineRate::TB5.ceiling_bytes_per_second() * Timing::DEFAULT_FRAME_NS as f64 / frame_ns as f64;
+    let ceiling = mac::ceiling(model);
     let wall = Wall::start();
     // No device has to carry longer messages than those that are measured.
     let longest = bytes.each().last().unwrap_or(MAX_BW) as usize;
@@ -87,7 +87,7 @@ pub(crate) fn simulate(
         let goodput = run.with_context(unended)?.value?;
         let tcp = sim().try_run(async |net| send_over_tcp(&net, len, sends).await);
         let tcp_bytes_per_second = tcp.with_context(unended)?.value?;
-        let efficiency = goodput / ceiling;
+        let efficiency = ceiling.map(|ceiling| goodput / ceiling);
         let row =
             Row { size_bytes, count, goodput_bytes_per_second: goodput, efficiency, tcp_bytes_per_second };
         progress.inc(1);
@@ -159,12 +159,15 @@ impl BwResult {
                 row.size_bytes.to_string(),
                 row.count.to_string(),
                 gigabytes(row.goodput_bytes_per_second),
-                format!("{:.1} %", row.efficiency * 100.0),
+                row.efficiency.map_or_else(String::new, |part| format!("{:.1} %", part * 100.0)),
                 gigabytes(row.tcp_bytes_per_second),
             ]
         });
-        let ceiling = gigabytes(self.ceiling_bytes_per_second);
         let text = table(std::iter::once(head.map(str::to_owned)).chain(rows));
-        format!("{text}\n{} in flight; the ceiling is {ceiling} GB/s", self.in_flight)
+        let ceiling = match self.ceiling_bytes_per_second {
+            Some(ceiling) => format!("the ceiling is {} GB/s", gigabytes(ceiling)),
+            None => "there is no ceiling: bytes take no time".to_owned(),
+        };
+        format!("{text}\n{} in flight; {ceiling}", self.in_flight)
     }
 }

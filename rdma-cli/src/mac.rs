@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use futures::future::try_join;
 use rdma_async::{AnyDevice, Node, NodeOptions, Session};
 use rdma_sim::profile::{Profile, ProfileError};
-use rdma_sim::{LineRate, Model, Net, OpenError, SimDevice, Topology};
+use rdma_sim::{LineRate, Model, Net, OpenError, SimDevice, Timing, Topology};
 
 use crate::failure::{Failure, is_standard};
 use crate::input::read_named;
@@ -19,6 +19,14 @@ pub(crate) fn topology(cables: u8) -> Topology {
     let ports = usize::from(PORTS);
     let macs = Topology::new().host("a", ports).host("b", ports);
     (0..usize::from(cables)).fold(macs, |macs, port| macs.cable(("a", port), ("b", port), LineRate::TB5))
+}
+
+/// The payload in bytes per second that a cable between two Macs of `model` could carry; `None` if bytes take no time
+pub(crate) fn ceiling(model: &Model) -> Option<f64> {
+    let Timing { line_rate, frame_ns, ip_percent, .. } = model.timing;
+    let of_usual = Timing::DEFAULT_FRAME_NS as f64 / frame_ns.max(1) as f64;
+    let payload = f64::from(100_u32.saturating_sub(ip_percent)) / 100.0;
+    line_rate.then(|| LineRate::TB5.ceiling_bytes_per_second() * of_usual * payload)
 }
 
 /// The device model of `--profile`

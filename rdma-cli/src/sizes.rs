@@ -24,7 +24,7 @@ impl Sizes {
     pub(crate) fn parse(text: &str, most: u64) -> Result<Self, String> {
         let (first, last) = text.split_once("..").unwrap_or((text, text));
         let (Some(low), Some(high)) = (bytes(first), bytes(last)) else {
-            return Err("write A..B, whole numbers of B, KiB, MiB or GiB, such as 4..256MiB".to_owned());
+            return Err("write A..B, whole numbers of B, KiB, MiB or GiB, such as 4..4MiB".to_owned());
         };
         if low > high {
             return Err(format!(

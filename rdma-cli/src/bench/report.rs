@@ -153,16 +153,14 @@ fn columns(cells: [String; 10]) -> String {
 }
 
 impl<'a> Rows<'a> {
-    /// No rows; in text output, the head of the table is printed
+    /// No rows
     pub(super) fn new(header: Header<'a>, sizes: usize, output: Output) -> Result<Self> {
         if output == Output::Text {
             let Header { hosts, topology, jaccl, .. } = &header;
             let backend =
                 format!("backend: simulator ({hosts} Macs, {}; times are virtual)", plain(topology));
             let jaccl = format!("JACCL: {jaccl}");
-            let [names, units] = [NAMES, UNITS].map(|cells| columns(cells.map(str::to_owned)));
             output.announce(&[backend, jaccl].join("\n"))?;
-            print_line(&[names, units].join("\n"))?;
         }
         let progress = progress::items(sizes as u64);
         Ok(Self { header, rows: Vec::new(), output, progress })
@@ -170,12 +168,15 @@ impl<'a> Rows<'a> {
 
     /// Adds a row, and returns whether the output is still read
     pub(super) fn push(&mut self, row: Row) -> Result<bool> {
-        let text = row.text(&self.header.dtype);
+        // With the first row: a measurement that fails before it prints no table.
+        let head = [NAMES, UNITS].map(|cells| columns(cells.map(str::to_owned)));
+        let text = [row.text(&self.header.dtype)];
+        let text = if self.rows.is_empty() { [&head[..], &text].concat() } else { text.to_vec() };
         self.rows.push(row);
         self.progress.inc(1);
         match self.output {
             Output::Json => Ok(true),
-            Output::Text => print_line(&text),
+            Output::Text => print_line(&text.join("\n")),
         }
     }
 

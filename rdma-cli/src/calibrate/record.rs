@@ -23,7 +23,8 @@ impl Files {
     /// `read` is the profile that is measured
     pub(super) fn require_writable(profile: &Path, read: Option<&str>) -> Result<Self> {
         let page = (!is_standard(profile)).then(|| profile.with_extension("md"));
-        if page.as_deref() == Some(profile) {
+        // Also as .MD: many disks of Macs take both for one.
+        if page.as_deref().is_some_and(|page| page.as_os_str().eq_ignore_ascii_case(profile)) {
             bail!(Failure::usage(
                 "--out: the page has the extension .md: write another one for the profile, such as .toml"
             ));

@@ -223,6 +223,19 @@ fn hosts_without_a_way_to_each_other_are_named() {
     assert_failed(&output, 1, &["16"]);
 }
 
+/// Regression: a measurement that failed before its first row printed the head of a table.
+#[test]
+fn a_measurement_that_fails_at_once_prints_no_table() {
+    let folder = Folder::new();
+    // No transition to RTR succeeds.
+    let profile = "format = 1\n[caps]\nmax_qp = 1\nmax_queue_frames = 1\nmax_cqe = 1\n";
+    let profile = folder.write("small.toml", profile);
+    let words = ["bench", "all-reduce", "-q", "--bytes", "4KiB", "--profile", profile.to_str().unwrap()];
+    let output = tool().args(words).output().unwrap();
+    assert_failed(&output, 1, &[]);
+    assert_eq!(stdout(&output), "");
+}
+
 /// Catches rows that are kept until the end, and measurements for a reader that is gone.
 #[test]
 fn rows_appear_one_by_one_and_stop_with_their_reader() {

@@ -209,6 +209,23 @@ fn the_file_predicts_the_bandwidth_whatever_bounds_it() {
     }
 }
 
+/// Regression: cables had the usual ceiling where bytes take no time, and where Thunderbolt networking takes its part.
+#[test]
+fn the_ceiling_is_that_of_the_profile() {
+    let folder = Folder::new();
+    let bw = |timing: &str| {
+        let profile = folder.write("of.toml", &format!("format = 1\n[timing]\n{timing}\n"));
+        run(&["bw", "--json", "--bytes", "1MiB", "--profile", profile.to_str().unwrap()])
+    };
+    let usual = bw("")["ceiling_bytes_per_second"].as_f64().unwrap();
+    let shared = bw("ip_percent = 50");
+    let ceiling = shared["ceiling_bytes_per_second"].as_f64().unwrap();
+    assert!((ceiling / usual - 0.5).abs() < 1e-9, "{shared}");
+    assert!((0.95..=1.0).contains(&shared["rows"][0]["efficiency"].as_f64().unwrap()), "{shared}");
+    let free = bw("line_rate = false");
+    assert!(free["ceiling_bytes_per_second"].is_null() && free["rows"][0]["efficiency"].is_null(), "{free}");
+}
+
 /// Regression: the port was wedged, and the command ended without a word of it.
 #[test]
 fn a_port_that_is_wedged_is_the_last_line() {
@@ -294,6 +311,8 @@ fn what_is_in_the_way_is_said_with_its_remedy() {
         (&["calibrate", "--listen", "--idle-death"], 2, &["--idle-death"]),
         (&["calibrate", "--out", nowhere.to_str().unwrap()], 1, &["where.toml: cannot be written"]),
         (&["calibrate", "--out", "cal.md"], 2, &["the page has the extension .md"]),
+        // One file on most disks of Macs.
+        (&["calibrate", "--out", "cal.MD"], 2, &["the page has the extension .md"]),
         (&["calibrate", "--device", "rdma_en2"], 2, &["--device is for two machines"]),
         (&["calibrate", "--port", "7466"], 2, &["--port is for two machines: write HOST:"]),
         (&["calibrate", "--bind", "127.0.0.1"], 2, &["--listen"]),

@@ -3,7 +3,7 @@
 use super::check::Note;
 use crate::report::{HostReport, LinkSpeed, Outcome, ProviderStatus, RdmaCtl};
 
-const NO_VERSION: &str = "sw_vers printed no version";
+const NO_VERSION: &str = "sw_vers printed no version that is known";
 const NO_TOOL: &str = "update to macOS 26.2 or later, which brings the tool";
 
 /// F6: `librdma.dylib` and the tools came with macOS 26.2

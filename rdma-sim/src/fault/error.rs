@@ -18,6 +18,9 @@ pub struct FaultError {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FaultReason {
+    /// A cable is crossed with itself
+    #[error("a cable is not crossed with itself: name the device of another cable")]
+    CrossedWithItself,
     /// A count is not a whole number
     #[error("{0:?} is not a whole number up to 4294967295")]
     Count(String),

@@ -158,6 +158,11 @@ impl Fault {
         }
         if let FaultKind::Cross { with } = &self.kind {
             check_device(host, with)?;
+            if let Target::Port { device, .. } = &self.target
+                && device == with
+            {
+                return Err(FaultReason::CrossedWithItself);
+            }
         }
         self.check_text()
     }
@@ -354,6 +359,7 @@ mod tests {
                 "no device \"rdma_en9\"; its devices are rdma_en2, rdma_en3, rdma_en4",
             ),
             ("at 1s a:rdma_en2 cross rdma_en7", "no device \"rdma_en7\""),
+            ("at 1s a:rdma_en2 cross rdma_en2", "name the device of another cable"),
         ];
         for (text, why) in table {
             let plan: FaultPlan = text.parse().unwrap();

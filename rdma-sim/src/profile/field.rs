@@ -90,7 +90,7 @@ fields! {
         crashes,
         early_receives,
         error_keeps_mappings,
-        failed_rtr_wedges,
+        failed_rtr_wedges in |limit: Option<u32>| limit != Some(0), "never, or a number from 1 on",
         frame_match,
         gids_move,
         idle_death,

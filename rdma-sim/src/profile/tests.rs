@@ -116,6 +116,14 @@ fn errors_have_the_file_the_line_and_the_remedy() {
         ("format = 1\n[timing]\njitter_ns = { decided = \"measured\" }\n", 3, &["no value"]),
         ("format = 1\n[timing]\njitter_ns = { value = 1, by = 2 }\n", 3, &["jitter_ns.by", "why"]),
         ("format = 1\n[timing]\njitter_ns = { value = 1, decided = \"so\" }\n", 3, &["decided", "measured"]),
+        // Regression: the value was used, although nobody vouches for it.
+        (
+            "format = 1\n[timing]\njitter_ns = { value = 1, decided = \"undecided\" }\n",
+            3,
+            &["timing.jitter_ns cannot be 1", "no value, because it is undecided"],
+        ),
+        // Regression: nothing connected.
+        ("format = 1\n[rules]\nfailed_rtr_wedges = 0\n", 3, &["cannot be 0", "never"]),
         ("format = 1\n[caps]\nframe = 512\n", 3, &["4096"]),
         ("format = 1\n[rules\n", 2, &["unclosed table"]),
     ] {

@@ -138,6 +138,10 @@ fn enter(profile: &mut Profile, name: &str, value: &Spanned<DeValue<'_>>) -> Res
             ));
         }
         let decided = decided.unwrap_or(Decided::Given);
+        if decided == Decided::Undecided {
+            let expected = "no value, because it is undecided".to_owned();
+            return Err(invalid(cell, ProfileReason::Value { name: name.to_owned(), value: text, expected }));
+        }
         profile.set(name, &text, decided).map_err(|reason| invalid(cell, reason))?;
     } else if decided == Some(Decided::Undecided) {
         profile.leave(name, "").map_err(|reason| invalid(value, reason))?;

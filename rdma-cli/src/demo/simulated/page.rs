@@ -52,7 +52,7 @@ fn goodput(found: &Findings) -> String {
         Line { class: "one", rates: rates(one, |row| row.goodput_bytes_per_second) },
         Line { class: "several", rates: rates(several, |row| row.goodput_bytes_per_second) },
     ];
-    chart::goodput(&lines, Some(several.ceiling_bytes_per_second))
+    chart::goodput(&lines, several.ceiling_bytes_per_second)
 }
 
 /// Sentence about the devices of this machine

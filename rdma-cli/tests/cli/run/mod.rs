@@ -374,8 +374,16 @@ fn a_missing_provider_is_named_with_its_remedy() {
     run.command.env("RDMA_SIM_PROVIDER", "/no/librdma.so");
     let output = run.output();
     assert_failed(&output, 1, &["/no/librdma.so", "cargo build --release -p librdma"]);
-    // A tool that was copied away from its provider.
     let folder = Folder::new();
+    // Regression: programs ran with another provider, or none, under the line "backend: simulator".
+    for (name, bytes) in [("text.so", &b"no library"[..]), ("other.so", b"\x7fELF of another library")] {
+        let path = folder.path(name);
+        std::fs::write(&path, bytes).unwrap();
+        let mut run = Run::new(["--", "true"]);
+        run.command.env("RDMA_SIM_PROVIDER", &path);
+        assert_failed(&run.output(), 1, &[name, "is not the simulated provider"]);
+    }
+    // A tool that was copied away from its provider.
     let copied = folder.path("tb5");
     // By another process: a program that this one has open to write could not be started while a fork of another thread holds it.
     assert!(program("cp").arg(env!("CARGO_BIN_EXE_tb5")).arg(&copied).status().unwrap().success());
