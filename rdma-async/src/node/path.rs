@@ -75,8 +75,10 @@ impl<D: Device> PreparedPath<D> {
             Arc::clone(&port) as _,
         )?;
         let [eager, bulk] = lanes.capacities();
-        let window = WINDOW.min(eager.recv_frames);
-        let bulk_frames = bulk.recv_frames.min(bulk.send_frames);
+        // What a device reports may be more than it takes.
+        let depth = node.ports[index].depth();
+        let window = WINDOW.min(eager.recv_frames).min(depth);
+        let bulk_frames = bulk.recv_frames.min(bulk.send_frames).min(depth);
         let bulk_slots = (bulk_frames / part).min(MAX_SLOTS);
         if window < MIN_WINDOW || bulk_slots == 0 {
             let recv_frames = eager.recv_frames.min(bulk_frames);
@@ -114,7 +116,7 @@ impl<D: Device> PreparedPath<D> {
         lane_config(peer_timeout, self.end.window.min(theirs.window), self.bulk_slots)
     }
 
-    /// Posts receives on connected queue pairs, and hands the path to the peering
+    /// Posts receives on connected queue pairs, and hands the path to the peering; returns the window, which may be smaller than it was
     ///
     /// Receives come after the transition to ready to send: before, Apple's device has been reported to refuse them.
     pub(super) fn open(
@@ -124,7 +126,7 @@ impl<D: Device> PreparedPath<D> {
         theirs: &PathEnd,
         peer_timeout: Duration,
         probes: bool,
-    ) -> Result<(), ConnectError> {
+    ) -> Result<u32, ConnectError> {
         let config = self.config(theirs, peer_timeout);
         let Self { lanes, port, end, .. } = self;
         let window = end.window.min(theirs.window);

@@ -33,6 +33,8 @@ pub(super) struct Port<D: Device> {
     current: Mutex<Option<Arc<OpenPort<D>>>>,
     /// The longest message of the device in bytes, when it was last opened; 0 before that
     max_message: AtomicU32,
+    /// The most frames that a queue of the device has been found to take.
+    depth: Arc<AtomicU32>,
     /// Whether the port was active when it was last asked.
     was_active: AtomicBool,
 }
@@ -42,6 +44,7 @@ pub(super) struct OpenPort<D: Device> {
     /// The queue goes first. `None` only while it is dropped.
     opened: Option<(D::Cq, D)>,
     calls: Arc<DeviceCalls>,
+    depth: Arc<AtomicU32>,
     /// Whether the device tells of changes of its port.
     is_watched: bool,
 }
@@ -70,6 +73,13 @@ impl<D: Device> DeviceHandle<D> for OpenPort<D> {
     fn calls(&self) -> &Arc<DeviceCalls> {
         &self.calls
     }
+
+    fn note_depth(&self, frames: u32) {
+        let before = self.depth.fetch_min(frames, Ordering::Relaxed);
+        if frames < before {
+            tracing::debug!(device = self.device().name(), frames, "a queue takes less than it reports");
+        }
+    }
 }
 
 impl<D: Device> Drop for OpenPort<D> {
@@ -86,6 +96,7 @@ impl<D: Device> Port<D> {
             calls: Arc::new(calls),
             current: Mutex::new(None),
             max_message: AtomicU32::new(0),
+            depth: Arc::new(AtomicU32::new(u32::MAX)),
             was_active: AtomicBool::new(true),
         }
     }
@@ -110,6 +121,11 @@ impl<D: Device> Port<D> {
         Some(self.max_message.load(Ordering::Relaxed)).filter(|max| *max > 0)
     }
 
+    /// The most frames that a queue of the device has been found to take; any number if it has refused none
+    pub(super) fn depth(&self) -> u32 {
+        self.depth.load(Ordering::Relaxed)
+    }
+
     /// The device, if it is open
     pub(super) fn current(&self) -> Option<Arc<OpenPort<D>>> {
         self.current.lock().clone()
@@ -124,8 +140,8 @@ impl<D: Device> Port<D> {
         let cq = device.create_cq(device.caps().max_cqe)?;
         self.max_message.store(device.caps().max_message, Ordering::Relaxed);
         let is_watched = device.watch_port(Arc::clone(watch).into());
-        let opened =
-            Arc::new(OpenPort { opened: Some((cq, device)), calls: Arc::clone(&self.calls), is_watched });
+        let (calls, depth) = (Arc::clone(&self.calls), Arc::clone(&self.depth));
+        let opened = Arc::new(OpenPort { opened: Some((cq, device)), calls, depth, is_watched });
         // Another task may have opened the device meanwhile: all paths share one queue, which the reactor polls.
         let current = Arc::clone(self.current.lock().get_or_insert_with(|| Arc::clone(&opened)));
         self.was_active.store(true, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use super::inner::{NodeInner, Route};
 use super::port::{OpenPort, Port};
 use crate::error::SessionError;
 use crate::peering::body::Effects;
-use crate::peering::lanes::Request;
+use crate::peering::request::Request;
 use crate::peering::shared::PeeringShared;
 
 /// Polls the completion queues of a node and drives its peerings

@@ -6,8 +6,8 @@ use rdma_core::session::{MAX_EAGER, Priority, RefusedSend, SessionId, StreamId, 
 use rdma_core::{Device, Time};
 
 use super::body::{Body, Effects};
-use super::lanes::MAX_TOKENS;
 use super::outgoing::OutgoingMessage;
+use super::request::MAX_TOKENS;
 use super::session_state::StreamPlaces;
 use super::state::{REFUSED, State};
 use super::stream_state::StreamKey;

@@ -8,8 +8,9 @@ use rdma_core::{Completion, Device, FRAME, Status, Time, frames};
 
 use super::body::{Body, Effects};
 use super::incoming::IncomingBuffers;
-use super::lanes::{BulkReceive, Request};
+use super::lanes::BulkReceive;
 use super::memory_line::MemoryLine;
+use super::request::Request;
 use super::session_state::SessionState;
 use super::state::{Announced, REFUSED, State, find_stream};
 use super::stream_state::StreamKey;
@@ -33,6 +34,20 @@ impl<D: Device> State<D> {
         if completion.status != Status::Success {
             self.lose_path(path, PathLoss::Device, now, effects);
             return true;
+        }
+        match request.map_or(Ok(0), |request| lanes.make_room(request)) {
+            Ok(0) => (),
+            Ok(count) => match request {
+                Some(Request::Receive(_)) => (0..count).for_each(|_| self.core.packet_receive_posted(path)),
+                Some(Request::BulkReceive) if !lanes.has_waiting_receives() => {
+                    self.core.bulk_receive_posted(path);
+                }
+                _ => (),
+            },
+            Err(_) => {
+                self.lose_path(path, PathLoss::Device, now, effects);
+                return true;
+            }
         }
         let len = completion.byte_len as usize;
         let is_known = match request {
@@ -119,7 +134,8 @@ impl<D: Device> State<D> {
         let lanes = self.lanes.get_mut(path.0 as usize).and_then(Option::as_mut);
         let Some(lanes) = lanes else { return effects.drop([Body::Lease(lease)]) };
         match lanes.post_receive(index, lease) {
-            Ok(()) => self.core.packet_receive_posted(path),
+            Ok(true) => self.core.packet_receive_posted(path),
+            Ok(false) => (),
             Err(_) => self.lose_path(path, PathLoss::Device, now, effects),
         }
     }

@@ -12,62 +12,16 @@ use std::sync::Arc;
 use rdma_core::session::{BulkTrailer, MAX_SLOTS};
 use rdma_core::{
     CompletionQueue, Device, FRAME, QpAddress, QpCapacity, QpInit, QueuePair, RecvRequest, SendOp,
-    SendRequest, Sge, Teardown, WrId,
+    SendRequest, Sge, Teardown, WrId, frames,
 };
 
+use super::post_queue::{PostQueue, is_full};
+use super::request::Request;
 use crate::blocked_call::DeviceCall;
 use crate::device_calls::DeviceCalls;
 use crate::pool::{AdoptedMemory, Lease, Registration};
 
 type Qp<D> = <<D as Device>::Cq as CompletionQueue>::Qp;
-
-/// Which request of a path completed
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Request {
-    /// The oldest receive of the bulk lane
-    BulkReceive,
-    /// The send of bytes of a message, by number of the message
-    BulkPayload(u32),
-    /// The send of a trailer on the bulk lane
-    BulkTrailer,
-    /// The send of a packet, by number of its frame
-    Packet(u16),
-    /// A receive of the eager lane
-    Receive(u16),
-}
-
-impl Request {
-    /// The name of this request of path `path`
-    fn wr_id(self, path: u32) -> WrId {
-        let (kind, index) = match self {
-            Self::BulkReceive => (0, 0),
-            Self::BulkPayload(message) => (1, message),
-            Self::BulkTrailer => (2, 0),
-            Self::Packet(frame) => (3, frame.into()),
-            Self::Receive(index) => (4, index.into()),
-        };
-        WrId(u64::from(path) << 32 | kind << 28 | u64::from(index))
-    }
-
-    /// Which path and which of its requests `id` names
-    pub(crate) fn parse(id: WrId) -> (u32, Option<Self>) {
-        let index = id.0 as u32 & 0xfff_ffff;
-        let request = match id.0 >> 28 & 0xf {
-            0 => Some(Self::BulkReceive),
-            1 => Some(Self::BulkPayload(index)),
-            2 => Some(Self::BulkTrailer),
-            3 => u16::try_from(index).ok().map(Self::Packet),
-            4 => u16::try_from(index).ok().map(Self::Receive),
-            _ => None,
-        };
-        ((id.0 >> 32) as u32, request)
-    }
-}
-
-/// Tokens of messages are below this: the ID of a work request has 28 bits for them.
-pub(super) const MAX_TOKENS: u32 = SCRATCH;
-/// Stands for the message in bulk sends from the scratch lease; the receiver discards these bytes.
-pub(super) const SCRATCH: u32 = (1 << 28) - 1;
 
 /// Both lanes of a path
 pub(crate) struct Lanes<D: Device> {
@@ -75,6 +29,10 @@ pub(crate) struct Lanes<D: Device> {
     /// `None` once the path has ended.
     hardware: Option<Hardware<D>>,
     calls: Arc<DeviceCalls>,
+    eager_sends: PostQueue,
+    eager_receives: PostQueue,
+    bulk_sends_posted: PostQueue,
+    bulk_receives_posted: PostQueue,
     /// Receives of the eager lane, by index.
     receives: Box<[Option<Lease>]>,
     /// Receives of the bulk lane, oldest first.
@@ -121,6 +79,9 @@ pub(crate) trait DeviceHandle<D>: Send + Sync {
 
     /// Its calls that may block
     fn calls(&self) -> &Arc<DeviceCalls>;
+
+    /// Notes that a queue of the device takes no more than `frames`, whatever it reports
+    fn note_depth(&self, frames: u32);
 }
 
 /// A receive of the bulk lane
@@ -158,6 +119,10 @@ impl<D: Device> Lanes<D> {
             key,
             hardware: Some(hardware),
             calls,
+            eager_sends: PostQueue::default(),
+            eager_receives: PostQueue::default(),
+            bulk_sends_posted: PostQueue::default(),
+            bulk_receives_posted: PostQueue::default(),
             receives: Box::default(),
             bulk_receives: VecDeque::with_capacity(2 * MAX_SLOTS as usize),
             payload: None,
@@ -255,22 +220,34 @@ impl<D: Device> Lanes<D> {
         self.hardware().bulk.connect(bulk)
     }
 
-    /// Posts the receives of the eager lane
-    pub(crate) fn open(&mut self, leases: Vec<Lease>) -> Result<(), rdma_core::Error> {
+    /// Posts the receives of the eager lane, as many as the device takes; returns the rest
+    pub(crate) fn open(&mut self, leases: Vec<Lease>) -> Result<Vec<Lease>, rdma_core::Error> {
         self.receives = leases.iter().map(|_| None).collect();
-        leases.into_iter().enumerate().try_for_each(|(index, lease)| self.post_receive(index as u16, lease))
+        let mut leases = leases.into_iter();
+        for index in 0..self.receives.len() {
+            let Some(lease) = leases.next() else { break };
+            match self.post_receive(index as u16, lease) {
+                Ok(true) => continue,
+                Ok(false) => {
+                    self.eager_receives.forget_waiting();
+                    self.hardware().port.note_depth(index as u32);
+                    return Ok(self.receives[index].take().into_iter().chain(leases).collect());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Vec::new())
     }
 
-    /// Offers a frame for the next packet, under a number that is free
-    pub(super) fn post_receive(&mut self, index: u16, lease: Lease) -> Result<(), rdma_core::Error> {
-        let sgl = [self.pool().sge(&lease, 0, FRAME)];
-        let request = RecvRequest { id: Request::Receive(index).wr_id(self.key), sgl: &sgl };
+    /// Offers a frame for the next packet, under a number that is free; whether the device has it, or the frame waits for room
+    pub(super) fn post_receive(&mut self, index: u16, lease: Lease) -> Result<bool, rdma_core::Error> {
+        let sge = self.pool().sge(&lease, 0, FRAME);
+        let id = Request::Receive(index).wr_id(self.key);
         let place = &mut self.receives[index as usize];
         debug_assert!(place.is_none(), "the number is free");
         *place = Some(lease);
-        // SAFETY: `&mut self` excludes other posts on the queue pair. The lease stays in `receives`, which hands out no bytes,
-        // until `take_receive` on its completion, or until `stop` has quarantined it or proved the end.
-        unsafe { self.hardware().eager.post_recv(&request) }
+        let hardware = self.hardware.as_ref().expect("the path has not ended");
+        self.eager_receives.push(id, sge, 1, |id, sge| post_recv::<D>(&hardware.eager, id, sge))
     }
 
     /// The frame of a completed receive of the eager lane
@@ -287,7 +264,8 @@ impl<D: Device> Lanes<D> {
         len: u32,
     ) -> Result<(), rdma_core::Error> {
         let sge = self.sge(lease, offset as usize, len as usize)?;
-        self.push_bulk_receive(BulkReceive::Payload { buffer, offset, len }, sge)
+        let depth = frames(len as usize) as u32 - 1;
+        self.push_bulk_receive(BulkReceive::Payload { buffer, offset, len }, sge, 1, depth)
     }
 
     /// Offers a place for a trailer
@@ -296,19 +274,53 @@ impl<D: Device> Lanes<D> {
         self.trailer_count[0] += 1;
         let trailers = self.trailers.as_ref().expect("a path that has not stopped has places");
         let sge = self.pool().sge(trailers, place as usize * PLACE, PLACE);
-        self.push_bulk_receive(BulkReceive::Trailer { place }, sge)
+        // Its own payload completes only after the grant, so it makes no room for the trailer.
+        let (least, depth) = match self.bulk_receives.back() {
+            Some(BulkReceive::Payload { len, .. }) => (2, frames(*len as usize) as u32),
+            _ => (1, 0),
+        };
+        self.push_bulk_receive(BulkReceive::Trailer { place }, sge, least, depth)
     }
 
-    fn push_bulk_receive(&mut self, receive: BulkReceive, sge: Sge) -> Result<(), rdma_core::Error> {
-        self.bulk_receives.push_back(receive);
-        let request = RecvRequest { id: Request::BulkReceive.wr_id(self.key), sgl: &[sge] };
-        // SAFETY: `&mut self` excludes other posts on the queue pair. The bytes belong to a buffer that its table keeps while
-        // receives are posted for it, or to `trailers`, until the completion of this receive or `stop`.
-        let posted = unsafe { self.hardware().bulk.post_recv(&request) };
-        if posted.is_err() {
-            self.bulk_receives.pop_back();
+    /// Posts a receive, or lets it wait if the device has at least `least` others; if it takes none, its queue holds at most `depth` frames
+    fn push_bulk_receive(
+        &mut self,
+        receive: BulkReceive,
+        sge: Sge,
+        least: usize,
+        depth: u32,
+    ) -> Result<(), rdma_core::Error> {
+        let id = Request::BulkReceive.wr_id(self.key);
+        let hardware = self.hardware.as_ref().expect("the path has not ended");
+        let pushed =
+            self.bulk_receives_posted.push(id, sge, least, |id, sge| post_recv::<D>(&hardware.bulk, id, sge));
+        match pushed {
+            Ok(_) => self.bulk_receives.push_back(receive),
+            Err(error) if is_full(&error) => hardware.port.note_depth(depth),
+            Err(_) => (),
         }
-        posted
+        pushed.map(drop)
+    }
+
+    /// Whether receives of the bulk lane wait for room
+    pub(super) fn has_waiting_receives(&self) -> bool {
+        self.bulk_receives_posted.is_waiting()
+    }
+
+    /// A request has completed: posts requests of its queue that wait, as far as there is room, and returns how many
+    #[inline]
+    pub(super) fn make_room(&mut self, request: Request) -> Result<usize, rdma_core::Error> {
+        let Some(Hardware { eager, bulk, .. }) = &self.hardware else { return Ok(0) };
+        match request {
+            Request::Packet(_) => self.eager_sends.completed(|id, sge| post_send::<D>(eager, id, sge)),
+            Request::Receive(_) => self.eager_receives.completed(|id, sge| post_recv::<D>(eager, id, sge)),
+            Request::BulkReceive => {
+                self.bulk_receives_posted.completed(|id, sge| post_recv::<D>(bulk, id, sge))
+            }
+            Request::BulkPayload(_) | Request::BulkTrailer => {
+                self.bulk_sends_posted.completed(|id, sge| post_send::<D>(bulk, id, sge))
+            }
+        }
     }
 
     /// The oldest receive of the bulk lane, which has completed
@@ -331,10 +343,8 @@ impl<D: Device> Lanes<D> {
     ) -> Result<(), rdma_core::Error> {
         let sge = self.pool().sge(lease, 0, len);
         let id = Request::Packet(frame).wr_id(self.key);
-        let request = SendRequest { id, op: SendOp::Send, sgl: &[sge], signaled: true };
-        // SAFETY: `&mut self` excludes other posts on the queue pair. The frame is noted as posted on this path, and not written
-        // until the completion of this request or `stop`.
-        unsafe { self.hardware().eager.post_send(&request) }
+        let hardware = self.hardware.as_ref().expect("the path has not ended");
+        self.eager_sends.push(id, sge, 1, |id, sge| post_send::<D>(&hardware.eager, id, sge)).map(drop)
     }
 
     /// Sends `len` bytes at `offset` of the message with number `message`
@@ -347,12 +357,20 @@ impl<D: Device> Lanes<D> {
     ) -> Result<(), rdma_core::Error> {
         let sge = self.sge(lease, offset, len)?;
         let id = Request::BulkPayload(message).wr_id(self.key);
-        let request = SendRequest { id, op: SendOp::Send, sgl: &[sge], signaled: true };
-        // SAFETY: `&mut self` excludes other posts on the queue pair. The message stays in its table, which counts the posts, and
-        // is not written until the completion of this request or `stop`.
-        unsafe { self.hardware().bulk.post_send(&request) }?;
+        self.push_bulk_send(id, sge, frames(len) as u32 - 1)?;
         self.bulk_sends.push_back(message);
         Ok(())
+    }
+
+    /// Posts a send, or lets it wait for others; if the device takes none, its queue holds at most `depth` frames
+    fn push_bulk_send(&mut self, id: WrId, sge: Sge, depth: u32) -> Result<(), rdma_core::Error> {
+        let hardware = self.hardware.as_ref().expect("the path has not ended");
+        let pushed =
+            self.bulk_sends_posted.push(id, sge, 1, |id, sge| post_send::<D>(&hardware.bulk, id, sge));
+        if pushed.as_ref().is_err_and(is_full) {
+            hardware.port.note_depth(depth);
+        }
+        pushed.map(drop)
     }
 
     /// Notes that the bytes of `message` have been sent; false if others were posted before
@@ -370,11 +388,7 @@ impl<D: Device> Lanes<D> {
         trailers.write_at(at, trailer);
         let registrations = &self.hardware.as_ref().expect("the path has not ended").registrations;
         let sge = registrations[0].0.sge(trailers, at, trailer.len());
-        let id = Request::BulkTrailer.wr_id(self.key);
-        let request = SendRequest { id, op: SendOp::Send, sgl: &[sge], signaled: true };
-        // SAFETY: `&mut self` excludes other posts on the queue pair. The place is written again only after the completion of
-        // this request.
-        unsafe { self.hardware().bulk.post_send(&request) }?;
+        self.push_bulk_send(Request::BulkTrailer.wr_id(self.key), sge, 0)?;
         self.trailer_sends += 1;
         Ok(())
     }
@@ -399,6 +413,26 @@ impl<D: Device> Lanes<D> {
         };
         (self.hardware.take(), posted)
     }
+}
+
+/// Posts a send
+#[inline]
+fn post_send<D: Device>(qp: &Qp<D>, id: WrId, sge: Sge) -> Result<(), rdma_core::Error> {
+    let request = SendRequest { id, op: SendOp::Send, sgl: &[sge], signaled: true };
+    // SAFETY: the callers have `&mut Lanes`, which excludes other posts on the queue pair. The bytes are not written until the completion
+    // of this request or `stop`: those of a packet are in a frame that is noted as posted on this path; those of a message stay in its
+    // table, which counts the posts; the place of a trailer is written again only after the completion.
+    unsafe { qp.post_send(&request) }
+}
+
+/// Posts a receive
+#[inline]
+fn post_recv<D: Device>(qp: &Qp<D>, id: WrId, sge: Sge) -> Result<(), rdma_core::Error> {
+    let request = RecvRequest { id, sgl: &[sge] };
+    // SAFETY: the callers have `&mut Lanes`, which excludes other posts on the queue pair. The bytes belong to a lease in `receives`, which
+    // hands out no bytes, until `take_receive` on its completion; to a buffer that its table keeps while receives are posted for it; or to
+    // `trailers`; or until `stop` has quarantined them or proved the end.
+    unsafe { qp.post_recv(&request) }
 }
 
 /// What was posted on a path that has ended, and may not be used again before the device has stopped
@@ -427,23 +461,5 @@ impl<D: Device> Drop for Lanes<D> {
                 Err(_) => calls.abandon(leases),
             },
         );
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_request_is_found_again_by_its_name() {
-        for request in [
-            Request::BulkReceive,
-            Request::BulkPayload(SCRATCH),
-            Request::BulkTrailer,
-            Request::Packet(u16::MAX),
-            Request::Receive(u16::MAX),
-        ] {
-            assert_eq!(Request::parse(request.wr_id(0xdead_beef)), (0xdead_beef, Some(request)));
-        }
     }
 }

@@ -13,6 +13,8 @@ mod memory_line;
 mod outgoing;
 pub(crate) mod paths;
 mod post;
+mod post_queue;
+pub(crate) mod request;
 pub(crate) mod session_state;
 pub(crate) mod shared;
 pub(crate) mod state;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use rdma_core::probe::{self, ProtocolState};
-use rdma_core::session::{LaneConfig, PathId, PathLoss};
-use rdma_core::{Device, Time};
+use rdma_core::session::{LaneConfig, MIN_WINDOW, PathId, PathLoss};
+use rdma_core::{Cause, Device, FRAME, Invalid, Time, Verb};
 
 use super::body::{Body, Effects};
-use super::lanes::{BulkReceive, DeviceHandle, Hardware, Lanes, SCRATCH};
+use super::lanes::{BulkReceive, DeviceHandle, Hardware, Lanes};
+use super::request::SCRATCH;
 use super::state::{LostPath, State, StoppingPath, find_stream};
 use crate::blocked_call::BlockedCall;
 use crate::device_calls::DeviceCalls;
@@ -46,19 +47,36 @@ fn note_end(error: &SessionError) {
 }
 
 impl<D: Device> State<D> {
-    /// Adds a path, and posts its receives
+    /// Adds a path, and posts its receives; returns how many the device has taken, which is the window
+    ///
+    /// The side that asks first has told the peer its window: if the device takes less, the path is not added.
     pub(crate) fn add_path(
         &mut self,
         new: NewPath<D>,
         now: Time,
         effects: &mut Effects,
-    ) -> Result<(), ConnectError> {
+    ) -> Result<u32, ConnectError> {
         if let Some(error) = &self.end {
             return Err(error.clone().into());
         }
-        let NewPath { path, epoch, rate, config, mut lanes, receives, probes } = new;
-        let count = receives.len();
-        lanes.open(receives)?;
+        let NewPath { path, epoch, rate, mut config, mut lanes, receives, probes } = new;
+        let wanted = receives.len();
+        let refused = lanes.open(receives)?;
+        let count = wanted - refused.len();
+        effects.drop(refused.into_iter().map(Body::Lease));
+        if count < wanted {
+            let count = count as u32;
+            let slots = count / (self.core.bulk_fragment() / FRAME as u32 + 1);
+            if count < MIN_WINDOW || slots == 0 {
+                let cause = Invalid::ShortQueue { recv_frames: count }.into();
+                return Err(rdma_core::Error::new(Verb::CreateQp, cause).into());
+            }
+            if probes {
+                return Err(rdma_core::Error::new(Verb::PostRecv, Cause::QueueFull).into());
+            }
+            let bulk_slots = config.bulk_slots.min(slots);
+            config = LaneConfig { window: count, peer_window: count, bulk_slots, ..config };
+        }
         let index = path.0 as usize;
         if index >= self.lanes.len() {
             self.lanes.resize_with(index + 1, || None);
@@ -71,7 +89,7 @@ impl<D: Device> State<D> {
         self.abandoned.restart(now);
         (0..count).for_each(|_| self.core.packet_receive_posted(path));
         self.pump(now, effects);
-        Ok(())
+        Ok(count as u32)
     }
 
     fn lanes_mut(&mut self, path: PathId) -> Option<&mut Lanes<D>> {

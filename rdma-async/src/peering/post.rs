@@ -6,7 +6,7 @@ use rdma_core::session::{
 use rdma_core::{Device, Time};
 
 use super::body::{Body, Effects};
-use super::lanes::SCRATCH;
+use super::request::SCRATCH;
 use super::state::{State, find_stream};
 
 /// Frames that are kept free for packets of the protocol.
@@ -135,7 +135,11 @@ impl<D: Device> State<D> {
                 return posted;
             }
         }
-        lanes.post_trailer_receive()
+        let posted = lanes.post_trailer_receive();
+        if lanes.has_waiting_receives() {
+            self.core.bulk_receive_waits(path);
+        }
+        posted
     }
 
     fn post_bulk(

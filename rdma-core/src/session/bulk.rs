@@ -116,6 +116,8 @@ pub(super) struct BulkReceiver {
     patience: Duration,
     /// How many receives may be posted.
     max: u32,
+    /// Whether the latest receive was not posted yet, because the device has no room.
+    is_waiting: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -138,11 +140,26 @@ impl BulkReceiver {
             last_progress: now,
             patience: PATIENCE,
             max,
+            is_waiting: false,
         }
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.slots.len() < self.max as usize
+        !self.is_waiting && self.slots.len() < self.max as usize
+    }
+
+    /// Notes that the receive that was just added waits for room: it is not granted yet, and the lane has room for those before it only
+    pub(super) fn wait(&mut self) {
+        self.ungranted.pop_back_if(|slot| *slot == self.next.wrapping_sub(1));
+        self.max = (self.slots.len() as u32).saturating_sub(1).max(1);
+        self.is_waiting = true;
+    }
+
+    /// Notes that the receive that has waited is posted
+    pub(super) fn posted(&mut self) {
+        if std::mem::take(&mut self.is_waiting) {
+            self.ungranted.push_back(self.next.wrapping_sub(1));
+        }
     }
 
     /// Bytes that were granted and have not arrived
@@ -223,6 +240,7 @@ impl BulkReceiver {
     /// The receives that have not completed, when the path is gone
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Slot> {
         self.ungranted.clear();
+        self.is_waiting = false;
         self.outstanding = 0;
         self.slots.drain(..)
     }

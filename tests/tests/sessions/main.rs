@@ -25,6 +25,7 @@ mod remote_memory;
 mod requests;
 mod shared_key;
 mod short_messages;
+mod short_queues;
 mod silence;
 mod small_scope;
 mod streams;

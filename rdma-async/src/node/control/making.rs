@@ -175,6 +175,11 @@ impl<D: Device> Control<D> {
             },
             PathState::Connecting { theirs } => {
                 if let Err(error) = made.and_then(|prepared| self.open(index, prepared, &theirs, index)) {
+                    if is_shorter(&error) {
+                        // The next path has the window that the device takes.
+                        self.paths[index] = PathState::Down { from: now };
+                        return Ok(());
+                    }
                     self.retry_later(index, is_unreachable(&error));
                     return Err(error);
                 }
@@ -187,7 +192,8 @@ impl<D: Device> Control<D> {
             PathState::Answering { offer, port } => {
                 let opened = made.and_then(|prepared| {
                     let end = prepared.end();
-                    self.open(index, prepared, &offer.end, port).map(|()| end)
+                    let window = self.open(index, prepared, &offer.end, port)?;
+                    Ok(PathEnd { window, ..end })
                 });
                 match opened {
                     Ok(end) => {
@@ -211,14 +217,14 @@ impl<D: Device> Control<D> {
         prepared: PreparedPath<D>,
         theirs: &PathEnd,
         port: usize,
-    ) -> Result<(), ConnectError> {
+    ) -> Result<u32, ConnectError> {
         let (epoch, probes) = (prepared.end().epoch, self.side == Side::Connecting);
-        prepared.open(&self.node, &self.peering, theirs, self.peer_timeout, probes)?;
+        let window = prepared.open(&self.node, &self.peering, theirs, self.peer_timeout, probes)?;
         tracing::info!(path = index, port, "path up");
         self.paths[index] = PathState::Up { epoch, port, since: self.now() };
         // Another path may have waited for its port of the peer.
         self.look_for_paths();
-        Ok(())
+        Ok(window)
     }
 
     /// Whether the device has no objects left for a path, and other attempts of this node may have them for a moment
@@ -316,4 +322,12 @@ impl<D: Device> Control<D> {
             }
         }
     }
+}
+
+/// Whether a path was not made because a queue takes fewer receives than the device has reported
+///
+/// Each time that happens, fewer are tried.
+fn is_shorter(error: &ConnectError) -> bool {
+    let full = rdma_core::Error::new(rdma_core::Verb::PostRecv, Cause::QueueFull);
+    matches!(error, ConnectError::Device(error) if *error == full)
 }

@@ -310,6 +310,23 @@ impl Peering {
         }
     }
 
+    /// Notes that the receive of the bulk lane which [`poll_transmit`](Self::poll_transmit) has just returned waits for room in its queue,
+    /// because the device takes less than it reports
+    ///
+    /// The peer learns of the receive when it [was posted](Self::bulk_receive_posted). From now on the lane has fewer of them.
+    pub fn bulk_receive_waits(&mut self, path: PathId) {
+        if let Some(Some(path)) = self.paths.get_mut(path.0 as usize) {
+            path.receiver.wait();
+        }
+    }
+
+    /// Notes that the receive of the bulk lane that has [waited](Self::bulk_receive_waits) is posted
+    pub fn bulk_receive_posted(&mut self, path: PathId) {
+        if let Some(Some(path)) = self.paths.get_mut(path.0 as usize) {
+            path.receiver.posted();
+        }
+    }
+
     /// The next packet of a message
     #[inline]
     fn next_data(&mut self, now: Time, memory: u32) -> Option<Transmit> {

@@ -1,0 +1,103 @@
+//! Sessions over devices whose queues take fewer frames than they report
+
+use std::time::Duration;
+
+use futures::future::join;
+use rdma_async::time::timeout;
+use rdma_async::{ConnectError, Error, Session};
+use rdma_core::{Cause, Invalid};
+use rdma_sim::rules::{QueueGrant, QueueReadBack};
+use rdma_sim::{Model, Net, Sim, SimDevice};
+use rdma_tests::{Pair, connected, message, options, try_connected};
+
+const READ_BACKS: [QueueReadBack; 3] = [QueueReadBack::Accepted, QueueReadBack::Asked, QueueReadBack::Limit];
+/// The length of the messages, and how many of them go at once in each direction
+const LOADS: [(usize, usize); 4] = [(64, 400), (4096, 400), (1 << 20, 12), (16 << 20, 2)];
+
+fn model(grant: QueueGrant, read_back: QueueReadBack) -> Model {
+    let mut model = Model::tb5();
+    model.rules.queue_grant = grant;
+    model.rules.queue_read_back = read_back;
+    model
+}
+
+/// Sends `count` messages of `len` bytes without waiting for the receiver
+async fn one_way(from: &Session<SimDevice>, to: &Session<SimDevice>, len: usize, count: usize) {
+    let send = async {
+        for number in 0..count {
+            from.send_bytes(&message(number, len)).await.unwrap();
+        }
+    };
+    let receive = async {
+        for number in 0..count {
+            let got = to.recv().await.unwrap().expect("every message comes before the end");
+            assert!(*got == message(number, len), "message {number} of {len} bytes");
+        }
+    };
+    join(send, receive).await;
+}
+
+/// Has both sides send such messages at once
+async fn both_ways(pair: &Pair, len: usize, count: usize) {
+    join(one_way(&pair.ab, &pair.ba, len, count), one_way(&pair.ba, &pair.ab, len, count)).await;
+}
+
+/// What `program` returns, which must be soon: paths that are lost for ever are no answer
+async fn soon<T>(net: &Net, program: impl Future<Output = T>) -> T {
+    let done = timeout(&*net.runtime(), Duration::from_secs(30), program).await;
+    done.expect("all messages arrive within the time")
+}
+
+/// How often the path of each side was made
+fn made(pair: &Pair) -> [u32; 2] {
+    [&pair.ab, &pair.ba].map(|session| session.snapshot().paths[0].counts.made)
+}
+
+/// Catches a library that trusts the depth which the device reports: the post that the queue refuses would cost the path, and the next
+/// path would end in the same way.
+#[test]
+fn a_queue_that_takes_less_than_it_reports_costs_no_path() {
+    let grants =
+        [QueueGrant::Fixed(200), QueueGrant::Fixed(1023), QueueGrant::Exact, QueueGrant::AtLeast(1023)];
+    for (grant, read_back) in grants.into_iter().flat_map(|grant| READ_BACKS.map(|back| (grant, back))) {
+        let run = Sim::new().model(model(grant, read_back)).run(async |net| {
+            let pair = connected(&net, &options().max_message(16 << 20)).await;
+            for (len, count) in LOADS {
+                soon(&net, one_way(&pair.ab, &pair.ba, len, count)).await;
+                soon(&net, one_way(&pair.ba, &pair.ab, len, count)).await;
+                soon(&net, both_ways(&pair, len, count)).await;
+            }
+            assert_eq!(made(&pair), [1, 1], "{grant:?} {read_back:?}");
+        });
+        assert_eq!(run.findings, [], "{grant:?} {read_back:?}");
+    }
+}
+
+/// Catches receives of the eager lane that are refused while a path is made: the two sides must agree on a window that both queues hold.
+#[test]
+fn a_queue_that_is_shorter_than_a_window_takes_a_smaller_one() {
+    for (frames, read_back) in [127, 100, 66].into_iter().flat_map(|n| READ_BACKS.map(|back| (n, back))) {
+        let run = Sim::new().model(model(QueueGrant::Fixed(frames), read_back)).run(async |net| {
+            let pair = connected(&net, &options()).await;
+            for (len, count) in [(64, 400), (4096, 400), (1 << 20, 12)] {
+                soon(&net, both_ways(&pair, len, count)).await;
+            }
+            // The connecting side learns the depth when it posts; the first path goes for that.
+            assert!(made(&pair).into_iter().max() <= Some(2), "{frames} {read_back:?}: {:?}", made(&pair));
+        });
+        assert_eq!(run.findings, [], "{frames} {read_back:?}");
+    }
+}
+
+/// Catches attempts without an end on a device that never holds a part of a long message.
+#[test]
+fn a_queue_that_is_too_short_for_a_path_is_an_error() {
+    for (frames, read_back) in [64, 20, 8].into_iter().flat_map(|n| READ_BACKS.map(|back| (n, back))) {
+        Sim::new().model(model(QueueGrant::Fixed(frames), read_back)).run(async |net| {
+            let error = try_connected(&net, &[rdma_tests::DEVICE], &options()).await.unwrap_err();
+            let short = |cause| matches!(cause, Cause::Invalid(Invalid::ShortQueue { recv_frames }) if recv_frames == frames);
+            let is_short = matches!(&error, ConnectError::Device(Error { cause, .. }) if short(*cause));
+            assert!(is_short, "{frames} {read_back:?}: {error}");
+        });
+    }
+}
