@@ -309,6 +309,18 @@ pub enum ConnectError {
     /// The peer takes no more sessions
     #[error("the peer takes no more sessions")]
     TooManySessions,
+    /// A port connects no queue pairs, whatever port of the peer it is joined to: on Apple's device it is so after several attempts to
+    /// connect that have failed (field reports)
+    #[error(
+        "the port {port} refuses to connect queue pairs ({error}), and may be wedged: restart this machine"
+    )]
+    Wedged {
+        /// The name of the device
+        port: String,
+        /// What the device has answered
+        #[source]
+        error: rdma_core::Error,
+    },
     /// Paths were made, and on none of them packets passed in both directions in time
     #[error(
         "no path from {} carried packets in both directions within {waited:?}; check the cables, and that no firewall blocks the \

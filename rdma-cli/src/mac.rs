@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use futures::future::try_join;
-use rdma_async::{AnyDevice, Node, NodeOptions, Session};
+use rdma_async::{AnyDevice, Node, NodeBuilder, NodeOptions, Session};
 use rdma_sim::profile::{Profile, ProfileError};
 use rdma_sim::{LineRate, Model, Net, OpenError, SimDevice, Timing, Topology};
 
@@ -71,6 +71,17 @@ pub(crate) fn opener(
 ) -> impl Fn() -> Result<AnyDevice, OpenError> + Send + Sync + use<> {
     let open = net.opener(host, device);
     move || open().map(AnyDevice::new)
+}
+
+/// Names the cable of the device that was added last to `builder`
+pub(crate) fn named(
+    net: &Net,
+    host: &str,
+    device: &str,
+    builder: NodeBuilder<AnyDevice>,
+) -> NodeBuilder<AnyDevice> {
+    let (net, host, device) = (net.clone(), host.to_owned(), device.to_owned());
+    builder.link(move || net.link(&host, &device))
 }
 
 /// Opens a session between both Macs, over these cables

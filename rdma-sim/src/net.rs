@@ -1,5 +1,6 @@
 use std::fmt;
 use std::net::IpAddr;
+use std::num::NonZeroU128;
 use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rdma_core::probe::Observation;
+use rdma_core::session::LinkId;
 use rdma_core::{BlockingCall, Gid, PortStatus, Runtime, Time, Timer};
 
 use crate::catalogue::rule;
@@ -238,6 +240,23 @@ impl Net {
     /// The faults of the simulation, those that have fired and those to come
     pub fn faults(&self) -> FaultPlan {
         FaultPlan(self.shared.lock().fabric.plan.clone())
+    }
+
+    /// The name of the cable in the port of a device, which is the same at both of its ends; `None` if there is no such port, or no cable
+    /// in it
+    ///
+    /// For the nodes of `rdma-async`, which then try no port in vain: each try may harm a device
+    /// ([`Rules::failed_rtr_wedges`](crate::Rules::failed_rtr_wedges)).
+    ///
+    /// # Model
+    ///
+    /// Verbs tell no such name. On a Mac the Thunderbolt domains at both ends make one.
+    pub fn link(&self, host: &str, name: &str) -> Option<LinkId> {
+        let world = &self.shared.lock().fabric.world;
+        let here = world.find_device(host, name)?;
+        let mut ends = [here, world.neighbour(here)?].map(|device| device.position() as u128 + 1);
+        ends.sort_unstable();
+        NonZeroU128::new(ends[0] << 64 | ends[1]).map(LinkId)
     }
 
     /// What has passed over the cable at this device: sent from here, and received

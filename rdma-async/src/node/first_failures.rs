@@ -5,7 +5,7 @@ use crate::error::ConnectError;
 /// The attempts that have failed
 #[derive(Default)]
 pub(super) struct FirstFailures {
-    /// Why the first one did.
+    /// Why the first one did, or the first on a port that may be wedged: those on other ports only show that their cables lead elsewhere.
     first: Option<ConnectError>,
     count: usize,
 }
@@ -14,7 +14,10 @@ impl FirstFailures {
     /// Notes a failed attempt
     pub(super) fn note(&mut self, error: ConnectError) {
         self.count += 1;
-        self.first.get_or_insert(error);
+        let is_wedged = |error: &ConnectError| matches!(error, ConnectError::Wedged { .. });
+        if self.first.as_ref().is_none_or(|first| is_wedged(&error) && !is_wedged(first)) {
+            self.first = Some(error);
+        }
     }
 
     /// How many attempts have failed
@@ -22,7 +25,7 @@ impl FirstFailures {
         self.count
     }
 
-    /// Why the first attempt has failed
+    /// Why the first attempt has failed, or the first on a port that may be wedged
     pub(super) fn take(&mut self) -> Option<ConnectError> {
         self.first.take()
     }

@@ -79,7 +79,8 @@ impl<D: Device> NodeBuilder<D> {
     /// Adds another device, which `open` opens
     ///
     /// Which device a cable joins to which of the peer is found by trial, in the order of the devices first, unless cables are
-    /// [named](Self::link). On Apple's device each attempt that fails may take a second (field reports).
+    /// [named](Self::link). On Apple's device each attempt that fails may take a second, and several of them may wedge the port until the Mac
+    /// restarts (field reports): name the cables where ports lead to different peers.
     pub fn device<E>(mut self, open: impl Fn() -> Result<D, E> + std::marker::Send + Sync + 'static) -> Self
     where
         E: Into<Box<dyn Error + std::marker::Send + Sync>>,

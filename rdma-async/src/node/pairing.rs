@@ -6,6 +6,8 @@ use rdma_core::Time;
 
 /// The pause after an attempt to make a path that failed; longer after several.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(5);
+/// How long the name of a cable counts that the peer does not know: until then its port may turn out to lead to another peer.
+const NAME_PATIENCE: Duration = Duration::from_secs(2);
 /// Failures that come of a cable that was just plugged in, after which the pauses grow.
 const QUICK_RETRIES: u32 = 3;
 /// How often the pause doubles: repeated failures wedge a port of Apple's device until it restarts (field reports).
@@ -25,6 +27,8 @@ pub(super) struct Pairing {
     port: usize,
     /// The one on which data has come.
     proven: Option<usize>,
+    /// From when on the name of the cable does not count; set by the first failure.
+    unnamed_from: Option<Time>,
 }
 
 /// What other paths do with a port of the peer
@@ -50,7 +54,7 @@ const FRESH: Candidate = Candidate { failures: 0, from: Time::ZERO };
 impl Pairing {
     pub(super) fn new(index: usize, count: u32) -> Self {
         let count = count as usize;
-        Self { candidates: vec![FRESH; count], port: index % count, proven: None }
+        Self { candidates: vec![FRESH; count], port: index % count, proven: None, unnamed_from: None }
     }
 
     /// The port of the peer
@@ -58,9 +62,15 @@ impl Pairing {
         self.port as u32
     }
 
-    /// Whether an attempt with the port that is tried next has failed
-    pub(super) fn has_failed(&self) -> bool {
-        self.candidates[self.port].failures > 0
+    /// Whether the name of the cable counts: it has not failed with the port that is tried next, or the peer may just not be the one that it
+    /// leads to
+    pub(super) fn is_named(&self, now: Time) -> bool {
+        self.candidates[self.port].failures == 0 || self.unnamed_from.is_none_or(|from| now < from)
+    }
+
+    /// Notes that the name of the cable is wrong: the ports that it names cannot reach each other
+    pub(super) fn on_wrong_name(&mut self, now: Time) {
+        self.unnamed_from = Some(now);
     }
 
     /// Whether an attempt with each port of the peer has failed
@@ -105,13 +115,14 @@ impl Pairing {
     pub(super) fn on_proof(&mut self, has_lasted: bool) {
         self.proven = Some(self.port);
         if has_lasted {
-            self.candidates.fill(FRESH);
+            self.on_unplug();
         }
     }
 
     /// Notes that the port of this side has no cable: another one may be plugged in
     pub(super) fn on_unplug(&mut self) {
         self.candidates.fill(FRESH);
+        self.unnamed_from = None;
     }
 
     /// Notes that a path could not be made, perhaps because the ports cannot reach each other, or failed at once
@@ -126,6 +137,7 @@ impl Pairing {
         };
         candidate.failures = candidate.failures.saturating_add(1);
         candidate.from = now + RETRY_INTERVAL * (1 << doublings);
+        self.unnamed_from.get_or_insert(now + NAME_PATIENCE);
         if !is_proven || candidate.failures > QUICK_RETRIES {
             self.port = (self.port + 1) % self.candidates.len();
         }

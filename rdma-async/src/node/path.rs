@@ -108,8 +108,13 @@ impl<D: Device> PreparedPath<D> {
         if !self.config(theirs, peer_timeout).is_usable() {
             return Err(HelloError::Unusable.into());
         }
-        self.lanes.connect(&[theirs.eager, theirs.bulk])?;
-        Ok(self)
+        match self.lanes.connect(&[theirs.eager, theirs.bulk]) {
+            Ok(()) => Ok(self),
+            Err(error) if error.cause == Cause::Busy => {
+                Err(ConnectError::Wedged { port: self.lanes.device().name().to_owned(), error })
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn config(&self, theirs: &PathEnd, peer_timeout: Duration) -> LaneConfig {

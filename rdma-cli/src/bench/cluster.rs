@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result};
 use futures::future::{try_join, try_join_all};
-use rdma_async::{AnyDevice, Node, NodeBuilder, NodeOptions, Session, Time};
+use rdma_async::{AnyDevice, Node, NodeOptions, Session, Time};
 use rdma_collectives::{Cabling, Group};
 use rdma_sim::topology::{LinkEnd, Topology};
 use rdma_sim::{FaultPlan, History, Model, Net, Sim};
@@ -80,7 +80,8 @@ impl Macs<'_> {
         neighbours.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// A node on all ports of a Mac that have a cable, with the neighbours; it finds out by itself where each port leads
+    /// A node on all ports of a Mac that have a cable, with the neighbours; it finds out by the names of the cables where each port leads,
+    /// as that of a Mac does: ports that are tried in vain may be wedged
     ///
     /// A Mac with more ports than there are gets several nodes.
     fn nodes(&self, net: &Net, rank: usize) -> Result<Vec<(Vec<usize>, Node<AnyDevice>)>> {
@@ -92,9 +93,12 @@ impl Macs<'_> {
             };
             let links = self.topology.links().map(|link| link.ends);
             let ends = links.flat_map(|[left, right]| [[left, right], [right, left]]).filter(leads_there);
-            let mut devices = ends.map(|[own, _]| mac::opener(net, host, own.device));
-            let builder = Node::builder(devices.next().context("a Mac has no cable")?);
-            let builder = devices.fold(builder, NodeBuilder::device);
+            let mut devices = ends.map(|[own, _]| own.device);
+            let first = devices.next().context("a Mac has no cable")?;
+            let builder = mac::named(net, host, first, Node::builder(mac::opener(net, host, first)));
+            let builder = devices.fold(builder, |builder, device| {
+                mac::named(net, host, device, builder.device(mac::opener(net, host, device)))
+            });
             let options = NodeOptions::new().max_peers(neighbours.len() as u32);
             let node = builder.runtime(net.host(host).runtime()).options(options).build()?;
             Ok((neighbours.to_vec(), node))

@@ -32,6 +32,7 @@ mod streams;
 mod teardown;
 mod two_sides;
 mod waiting;
+mod wedging;
 
 use std::time::Duration;
 

@@ -20,7 +20,7 @@ fn cabled(to: &[usize]) -> Topology {
     to.iter().enumerate().fold(hosts, |hosts, (from, &to)| hosts.cable(("a", from), ("b", to), LineRate::TB5))
 }
 
-fn paths_up<D: Device>(session: &Session<D>) -> usize {
+pub(crate) fn paths_up<D: Device>(session: &Session<D>) -> usize {
     session.snapshot().paths.iter().filter(|path| path.status == PathStatus::Up).count()
 }
 

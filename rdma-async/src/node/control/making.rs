@@ -12,6 +12,7 @@ use crate::error::ConnectError;
 use crate::node::inner::NodeInner;
 use crate::node::pairing::RETRY_INTERVAL;
 use crate::node::path::PreparedPath;
+use crate::node::port::Port;
 
 /// Runs `make` where it may block
 fn make<D: Device>(
@@ -29,8 +30,10 @@ impl<D: Device> Control<D> {
     pub(super) fn begin_offer(&mut self, index: usize, port: u32) {
         self.epochs[index] = self.epochs[index].wrapping_add(1);
         let epoch = self.epochs[index];
-        // A name that did not help may be that of a cable which was moved.
-        let link = self.node.ports[index].link().filter(|_| !self.pairings[index].has_failed());
+        // A name that did not help may be that of a cable which was moved, unless another peer is at its end.
+        let link = self.node.ports[index].link();
+        let is_named = self.pairings[index].is_named(self.now()) || self.leads_elsewhere(index);
+        let link = link.filter(|_| is_named);
         let fragment = self.bulk_fragment();
         self.making[index] = Some(make(&self.node, index, DeviceCall::Prepare, move |node| {
             let found = &node.ports[index];
@@ -88,6 +91,9 @@ impl<D: Device> Control<D> {
             Ok(port) => port,
             Err(error) => return self.refuse(index, error),
         };
+        if self.is_trial(&offer, port) && !self.node.ports[port].begin_trial() {
+            return self.refuse(index, self.no_path());
+        }
         self.paths[index] = PathState::Answering { offer, port };
         let (peer_timeout, transport, none) = (self.peer_timeout, offer.transport, self.no_path());
         let fragment = self.bulk_fragment();
@@ -116,11 +122,16 @@ impl<D: Device> Control<D> {
     /// The port of this side at the other end of an offered path
     fn find_port(&self, offer: &Offer) -> Result<usize, ConnectError> {
         let (ports, Offer { link, .. }) = (&self.node.ports, *offer);
-        let links = ports.iter().map(|port| link.and_then(|_| port.link())).collect::<Vec<_>>();
-        let joined = links.iter().position(|other| other.is_some() && *other == link);
-        // A port leads elsewhere if its cable has another name.
-        let asked = Some(offer.port as usize).filter(|port| links.get(*port).is_some_and(Option::is_none));
-        let found = joined.or(asked).ok_or_else(|| self.no_path())?;
+        let asked = offer.port as usize;
+        let is_joined = |port: &Port<D>| link.is_some() && port.link() == link && !port.is_misnamed(link);
+        let joined = ports.iter().position(is_joined);
+        let is_open = |port: &Port<D>| match port.link() {
+            None => true,
+            // A port leads elsewhere if its cable has another name.
+            Some(_) => link.is_none() && !self.leads_elsewhere(asked),
+        };
+        let found = joined.or_else(|| ports.get(asked).filter(|port| is_open(port)).map(|_| asked));
+        let found = found.ok_or_else(|| self.no_path())?;
         let is_used = |(path, state): (usize, &PathState<D>)| {
             let used = match state {
                 PathState::Up { port, .. } => Some(*port),
@@ -133,6 +144,34 @@ impl<D: Device> Control<D> {
             return Err(HelloError::Unexpected.into());
         }
         Ok(found)
+    }
+
+    /// Whether another peer has been found at the end of the cable of a port of this side
+    fn leads_elsewhere(&self, port: usize) -> bool {
+        self.node
+            .routes()
+            .iter()
+            .any(|route| route.port == port && !Arc::ptr_eq(&route.peering, &self.peering))
+    }
+
+    /// Whether an attempt to answer on a port would try what the name of its cable does not show
+    fn is_trial(&self, offer: &Offer, port: usize) -> bool {
+        offer.link.is_none() && self.node.ports[port].link().is_some()
+    }
+
+    /// Notes what became of an attempt to answer on a port, for what the name of its cable is worth
+    fn note_attempt(&self, offer: &Offer, port: usize, error: Option<&ConnectError>) {
+        let (is_trial, port) = (self.is_trial(offer, port), &self.node.ports[port]);
+        let has_missed =
+            |error: &ConnectError| is_unreachable(error) && !matches!(error, ConnectError::NoPath { .. });
+        match (error, offer.link) {
+            (None, _) => port.on_reached(),
+            (Some(error), Some(link)) if has_missed(error) && port.link() == Some(link) => {
+                port.on_wrong_name(link)
+            }
+            (Some(error), None) if is_trial && !has_missed(error) => port.take_back_trial(),
+            _ => (),
+        }
     }
 
     /// What the device did for a path is done
@@ -180,16 +219,21 @@ impl<D: Device> Control<D> {
                         self.paths[index] = PathState::Down { from: now };
                         return Ok(());
                     }
+                    if is_unreachable(&error) {
+                        self.pairings[index].on_wrong_name(now);
+                    }
                     self.retry_later(index, is_unreachable(&error));
                     return Err(error);
                 }
                 Ok(())
             }
-            PathState::Answering { offer, .. } if self.is_short_of_objects(made.as_ref().err()) => {
+            PathState::Answering { offer, port } if self.is_short_of_objects(made.as_ref().err()) => {
+                self.note_attempt(&offer, port, made.as_ref().err());
                 self.paths[index] = PathState::Waiting { offer, from: now + RETRY_INTERVAL };
                 Ok(())
             }
             PathState::Answering { offer, port } => {
+                self.note_attempt(&offer, port, made.as_ref().err());
                 let opened = made.and_then(|prepared| {
                     let end = prepared.end();
                     let window = self.open(index, prepared, &offer.end, port)?;

@@ -263,7 +263,7 @@ impl World {
     }
 
     /// The device at the other end of a device's cable, if the cable is plugged in
-    pub(super) fn neighbour(&self, device: DeviceIndex) -> Option<DeviceIndex> {
+    pub(crate) fn neighbour(&self, device: DeviceIndex) -> Option<DeviceIndex> {
         let LinkEnd { cable, end } = self.link(device)?;
         let cable = &self.cables[cable as usize];
         cable.is_plugged.then(|| cable.ends[1 - usize::from(end)])
