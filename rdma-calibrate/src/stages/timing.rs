@@ -10,9 +10,10 @@
 use std::time::Duration;
 
 use rdma_core::{Device, FRAME, Time};
-use rdma_sim::{LineRate, Timing};
+use rdma_sim::Timing;
 
 use super::bound::{Bound, enter_frame};
+use super::spacing::{PART, Spacings, share_of_frame};
 use crate::Findings;
 use crate::error::CalibrateError;
 use crate::findings::RoundTrips;
@@ -20,24 +21,16 @@ use crate::lab::Lab;
 use crate::message::{Reply, Request};
 use crate::station::slot;
 /// A message that is short beside everything else.
-const SHORT: usize = 8;
-/// A part of a frame, of which a bound of the payload hides less than of a whole one.
-const PART: usize = 1024;
+pub(super) const SHORT: usize = 8;
 pub(super) const PINGS: usize = 400;
 const SENDS: usize = 50;
 const RELAYS: usize = 30;
 /// Sends that wait for receives.
 const BATCH: usize = 32;
-/// Short messages behind others that keep the cable busy until all are posted.
-const QUEUED: usize = 16;
 /// Rounds of waiting receives, each with `BATCH` of them.
 const CREDIT_ROUNDS: usize = 32;
 /// The frames of a long message.
-const LONG: usize = 64;
-/// Rounds of batches, each with one message and with all.
-const SPACINGS: usize = 9;
-/// The frames of messages that are posted at once, in batches that each queue holds, and how many are in a batch.
-const STREAM: (usize, usize) = (16, 8);
+pub(super) const LONG: usize = 64;
 
 /// The parts of the way of a message.
 const PARTS: [&str; 4] =
@@ -49,15 +42,12 @@ struct Measured {
     ping: f64,
     /// From the post to the completion of a send, short and long.
     send: [f64; 2],
-    /// By how much each further message of a batch makes that complete later, short and a frame long.
-    spacing: [f64; 2],
-    /// The same of messages that have a part of a frame.
-    part: f64,
-    /// Between messages of several frames; `None` if messages of the device are one frame.
-    stream: Option<f64>,
+    spacings: Spacings,
     relay: f64,
     /// The shortest time of a receive for which a send waits: without jitter.
     credit: f64,
+    /// The same of a message of a frame; `None` if the spacings show what a frame takes.
+    credit_of_frame: Option<f64>,
     jitter: f64,
 }
 
@@ -68,16 +58,9 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let long = LONG.min(lab.device.caps().max_message as usize / FRAME).max(1) * FRAME;
     let trip = Duration::from_nanos(ping as u64);
     let send = [send(lab, SHORT, trip).await?, send(lab, long, trip).await?];
-    let (frames, batch) = STREAM;
-    let stream = match long.min(frames * FRAME) {
-        len if len == frames * FRAME => Some(spacing(lab, (0, 0), len, batch).await?),
-        _ => None,
-    };
-    let busy = (LONG * FRAME / long, long);
-    let part = spacing(lab, busy, PART, QUEUED).await?;
-    let spacing = [spacing(lab, busy, SHORT, QUEUED).await?, spacing(lab, busy, FRAME, QUEUED).await?];
+    let spacings = Spacings::measure(lab, long, Costs::of(&lab.findings).post).await?;
     let (mut credits, relay) = if lab.device.caps().send_waits_for_receive {
-        (credits(lab).await?, Some(relay(lab).await?))
+        (credits(lab, SHORT).await?, Some(relay(lab).await?))
     } else {
         (Vec::new(), None)
     };
@@ -100,51 +83,46 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let jitter = jitter(&mut credits, late);
     lab.findings.figure("receive for a send that waits, median", micros(median(&mut credits)));
     let credit = credits[0];
-    enter(lab, &Measured { ping, send, spacing, part, stream, relay, credit, jitter }, long);
+    let credit_of_frame = if spacings.hide_posts {
+        None
+    } else {
+        self::credits(lab, FRAME).await?.into_iter().reduce(f64::min)
+    };
+    enter(lab, &Measured { ping, send, spacings, relay, credit, credit_of_frame, jitter }, long);
     Ok(())
 }
 
 /// Enters the constants that follow from what was measured
 fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
-    let Measured { ping, send, spacing, part, stream, relay, credit, jitter } = *measured;
+    let Measured { ping, send, ref spacings, relay, credit, credit_of_frame, jitter } = *measured;
     let Costs { post, program } = Costs::of(&lab.findings);
+    let short = share_of_frame(SHORT);
+    let (frame_ns, noise) = match credit_of_frame {
+        // Each of both is the shortest of many, so that it has next to none of the jitter.
+        Some(of_frame) => ((of_frame - credit) / (1.0 - short), jitter / 100.0),
+        None => (spacings.frame_ns(), 0.0),
+    };
     // Each begins with a post and ends with a wake-up and a poll; a relay does so twice.
     let (send, relay, credit) = (send.map(|ns| ns - program), relay - 2.0 * program, credit - program);
-    let wire = |len| LineRate::TB5.wire_bytes(len) as f64;
-    let share = |len| wire(len) / wire(FRAME);
-    let (short, share_of_part) = (share(SHORT), share(PART));
-    let frame_ns = match stream {
-        // Of longer messages, because the time of a message before its first frame may be hidden.
-        Some(stream) => (stream - spacing[1]) / (STREAM.0 - 1) as f64,
-        None => (spacing[1] - spacing[0]) / (1.0 - short),
-    };
     let frame_ns = frame_ns.max(0.0);
-    let is_timed = frame_ns > 1.0;
+    let is_timed = frame_ns > 1.0 + noise;
     // Without the rate of the port, the time of a frame by the cable is not known.
     let is_rated = lab.findings.port.bits_per_second > 0;
-    let bound = (is_timed && is_rated)
-        .then(|| Bound::hiding(frame_ns, spacing, short))
+    let bound = (is_timed && is_rated && spacings.hide_posts)
+        .then(|| Bound::hiding(frame_ns, [spacings.short, spacings.frame], short))
         .flatten()
-        .map(|bound| bound.with_line(&lab.findings, part, share_of_part, PART));
+        .map(|bound| bound.with_line(&lab.findings, spacings.part, share_of_frame(PART), PART));
     let short_ns = bound.as_ref().map_or(frame_ns, |bound| bound.line_ns) * short;
-    let alone = (spacing[0] - short_ns).max(0.0);
+    let beside = spacings.beside_bytes(frame_ns, short_ns);
     let findings = &mut lab.findings;
-    // The messages that keep the cable busy do so until all are posted, or the posts take longer than the messages.
-    let is_posted_slower = post * (LONG + QUEUED) as f64 > frame_ns * LONG as f64 && alone <= post * 1.02;
     findings.decide("timing.line_rate", is_timed);
     if is_timed {
         findings.figure("payload rate of full frames, GB/s", format_args!("{:.2}", FRAME as f64 / frame_ns));
     } else {
         findings.leave("timing.frame_ns", "bytes take no time");
     }
-    let message = if is_posted_slower {
-        findings.leave("timing.per_message_ns", "a post takes longer");
-        findings.profile.model.timing.per_message_ns as f64
-    } else {
-        findings.decide("timing.per_message_ns", alone.round() as u64);
-        alone
-    };
-    match bound.filter(|_| !is_posted_slower) {
+    let message = beside.enter(findings);
+    match bound {
         Some(bound) => bound.enter(findings),
         None if is_timed => enter_frame(findings, frame_ns),
         None => (),
@@ -157,7 +135,7 @@ fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
         send[1] - send[0] > longer / 2.0
     } else {
         // No message leaves in less time than is between two.
-        send[0].min(relay / 2.0) >= spacing[0]
+        send[0].min(relay / 2.0) >= beside.least()
     };
     if is_timed || !departs {
         findings.decide("rules.send_completion", if departs { "departure" } else { "hand-off" });
@@ -249,7 +227,7 @@ impl Costs {
     }
 }
 
-fn ns(from: Time, to: Time) -> f64 {
+pub(super) fn ns(from: Time, to: Time) -> f64 {
     (to - from).as_nanos() as f64
 }
 
@@ -315,51 +293,15 @@ async fn send(lab: &mut Lab<'_>, len: usize, trip: Duration) -> Result<f64, Cali
     Ok(median(&mut times))
 }
 
-/// By how much each further message of a batch makes that complete later, behind `busy` messages of a length that keep the cable busy
-///
-/// Only the last message completes: completions between would keep the program busy, which then sees the last one late.
-async fn spacing(
-    lab: &mut Lab<'_>,
-    busy: (usize, usize),
-    len: usize,
-    batch: usize,
-) -> Result<f64, CalibrateError> {
-    let (before, long) = busy;
-    let frames = before * rdma_core::frames(long) + batch * rdma_core::frames(len);
-    // Receives of the batch lie behind those of the messages before it.
-    let size = len.next_multiple_of(FRAME);
-    let first = ((before + 1) * long).div_ceil(size);
-    let mut station = lab.pair(frames.max(64) as u32, (first + batch + 2) * size.max(long)).await?;
-    let mut times = [Vec::new(), Vec::new()];
-    for _ in 0..SPACINGS {
-        for (times, count) in times.iter_mut().zip([1, batch]) {
-            if before > 0 {
-                lab.recv(before, long).await?;
-            }
-            lab.ask(Request::Recv { first, count, len }).await?;
-            let start = lab.now();
-            for _ in 0..before {
-                station.send_unsignaled(long)?;
-            }
-            let last = station.send_in_a_row(count, len)?;
-            station.sent_until(last).await?;
-            times.push(ns(start, lab.now()));
-            lab.ask(Request::Received { count: before + count }).await?;
-        }
-    }
-    let [one, all] = times.each_mut().map(|times| median(times));
-    Ok((all - one) / (batch - 1) as f64)
-}
-
-/// The times of receives of the peer for which sends waited here
-async fn credits(lab: &mut Lab<'_>) -> Result<Vec<f64>, CalibrateError> {
+/// The times of receives of the peer for which sends of `len` bytes, a frame at most, waited here
+async fn credits(lab: &mut Lab<'_>, len: usize) -> Result<Vec<f64>, CalibrateError> {
     let mut station = lab.pair(64, 1 << 16).await?;
     let mut times = Vec::new();
     for _ in 0..CREDIT_ROUNDS {
         for _ in 0..BATCH {
-            station.send(SHORT)?;
+            station.send(len)?;
         }
-        match lab.ask(Request::Credits { rounds: BATCH, len: SHORT }).await? {
+        match lab.ask(Request::Credits { rounds: BATCH, len }).await? {
             Reply::Took { nanoseconds } if !nanoseconds.is_empty() => {
                 times.extend(nanoseconds.into_iter().map(|ns| ns as f64));
             }

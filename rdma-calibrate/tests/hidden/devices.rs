@@ -72,7 +72,7 @@ const RANGES: &[(&str, u32, u32)] = &[
 
 /// The least and the most of each cost of a processor
 const COSTS: &[(&str, u32, u32)] = &[
-    ("timing.post_ns", 10, 250),
+    ("timing.post_ns", 10, 1_300),
     ("timing.poll_ns", 5, 100),
     ("timing.wake_ns", 20, 2_000),
     ("timing.copy_bytes_per_us", 5_000, 50_000),

@@ -11,9 +11,10 @@ use crate::judge::occupied;
 /// By how much a figure may differ
 const CLOSE: f64 = 0.05;
 
+/// Fails unless both are the same within 5 %
 #[track_caller]
-fn assert_within(most: f64, what: &str, truth: f64, found: f64) {
-    assert!((found / truth - 1.0).abs() < most, "{what} is {truth}, found {found}");
+pub(crate) fn assert_within(what: &str, truth: f64, found: f64) {
+    assert!((found / truth - 1.0).abs() < CLOSE, "{what} is {truth}, found {found}");
 }
 
 /// Fails unless the rates are those that follow from the constants of `secret`, which are independent of what was measured, within 5 %
@@ -55,7 +56,7 @@ pub(crate) fn assert_figures(seed: u64, secret: &Model, found: &Findings) {
             };
             for found in [row.one_way, row.back, row.both_ways] {
                 let what = format!("seed {seed}: GB/s of {} messages of {bytes} bytes at once", row.depth);
-                assert_within(CLOSE, &what, bytes as f64 / expected, found);
+                assert_within(&what, bytes as f64 / expected, found);
             }
         }
     }
@@ -102,7 +103,7 @@ pub(crate) fn assert_same_figures(seed: u64, device: &Findings, simulated: &Find
         let rates =
             [(truth.one_way, found.one_way), (truth.back, found.back), (truth.both_ways, found.both_ways)];
         for (truth, found) in rates {
-            assert_within(CLOSE, &what, truth, found);
+            assert_within(&what, truth, found);
         }
     }
     assert_eq!(device.round_trips.len(), simulated.round_trips.len(), "seed {seed}");
@@ -111,7 +112,6 @@ pub(crate) fn assert_same_figures(seed: u64, device: &Findings, simulated: &Find
         let has_tail = device.profile.model.timing.cpu && device.profile.model.timing.wake_tail_one_in > 0;
         for (truth, found) in truth.ns.into_iter().zip(found.ns).take(if has_tail { 2 } else { 5 }) {
             assert_within(
-                CLOSE,
                 &format!("seed {seed}: a round trip of {} bytes", device.round_trips[0].bytes),
                 truth,
                 found,

@@ -93,6 +93,7 @@ fn accepts_least(model: &Model) -> u32 {
 fn is_time_visible(field: &str, rate: LineRate, model: &Model) -> bool {
     match field.trim_start_matches("timing.") {
         "frame_ns" => takes_time(model),
+        "per_message_ns" => shows_message(rate, model),
         // Streams of long messages compete.
         "turns" => takes_time(model) && model.caps.max_message > FRAME as u32,
         "send_completion_ns" => visible("rules.send_completion", rate, model).as_deref() != Some("hand-off"),
@@ -108,10 +109,16 @@ fn is_time_visible(field: &str, rate: LineRate, model: &Model) -> bool {
         | "reduce_bytes_per_us"
         | "cores" => model.timing.cpu,
         "wake_tail_ns" => model.timing.cpu && model.timing.wake_tail_one_in > 0,
-        "doorbell_ns" | "per_message_ns" | "propagation_ns" | "delivery_ns" | "jitter_ns" | "line_rate"
-        | "verbs_take_time" | "cpu" => true,
+        "doorbell_ns" | "propagation_ns" | "delivery_ns" | "jitter_ns" | "line_rate" | "verbs_take_time"
+        | "cpu" => true,
         _ => false,
     }
+}
+
+/// True if a message of a frame takes longer than a post, or if longer messages keep the cable busy while others are posted
+fn shows_message(rate: LineRate, model: &Model) -> bool {
+    let post = if model.timing.cpu { model.timing.post_ns } else { 0 };
+    model.caps.max_message > FRAME as u32 || occupied(rate, model, FRAME) as f64 > post as f64 * 1.02
 }
 
 /// True if the capacity of a queue that refuses nothing shows in the longest receive
@@ -245,7 +252,9 @@ pub(crate) fn assert_found(seed: u64, secret: &Model, found: &Profile, hidden: &
     let mut pairs = Vec::new();
     match frame_and_message(rate, secret) {
         Some(expected) => {
-            pairs.push(("per message", expected[1], message as f64));
+            if shows_message(rate, secret) {
+                pairs.push(("per message", expected[1], message as f64));
+            }
             if takes_time(secret) {
                 // The constant is that of a cable of 80 Gb/s.
                 let scale = rate.bits_per_second as f64 / LineRate::TB5.bits_per_second as f64;

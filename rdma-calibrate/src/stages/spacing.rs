@@ -1,0 +1,224 @@
+//! By how much each further message of a batch makes that complete later: what a message occupies the transmitter for
+//!
+//! A batch is posted while earlier messages keep the transmitter busy, so that the times of its posts do not show. Where these do not keep it
+//! busy for long enough, a message shows what it occupies the transmitter for only if that takes longer than a post.
+
+use rdma_core::FRAME;
+use rdma_sim::LineRate;
+
+use super::timing::{LONG, SHORT, median, ns};
+use crate::error::CalibrateError;
+use crate::findings::Findings;
+use crate::lab::Lab;
+use crate::message::Request;
+
+/// A part of a frame, of which a bound of the payload hides less than of a whole one.
+pub(super) const PART: usize = 1024;
+/// The most messages of a batch.
+const QUEUED: usize = 16;
+/// The frames that each queue holds.
+const HELD: usize = 128;
+/// Rounds of batches, each with one message and with all.
+const ROUNDS: usize = 9;
+/// The part of the time of busy messages in which a batch is posted at most.
+const MARGIN: f64 = 0.8;
+/// A spacing of more than this many posts is that of messages, not of their posts.
+const NOISE: f64 = 1.02;
+const FIELD: &str = "timing.per_message_ns";
+
+/// By how much further messages make a batch complete later, in nanoseconds
+#[derive(Debug)]
+pub(super) struct Spacings {
+    /// Of 8 bytes
+    pub(super) short: f64,
+    /// Of [`PART`] bytes
+    pub(super) part: f64,
+    /// Of a frame
+    pub(super) frame: f64,
+    /// Of so many frames, in one piece
+    long: (usize, f64),
+    /// The time of a post
+    post: f64,
+    /// Whether busy messages hid the posts of `short`, `part` and `frame`
+    pub(super) hide_posts: bool,
+}
+
+/// The time of a message beside its bytes, in nanoseconds
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum BesideBytes {
+    /// It does not show, because a post takes longer
+    AtMost(f64),
+    /// By messages of `len` bytes
+    Measured { ns: f64, len: usize },
+}
+
+impl Spacings {
+    /// Measures them, where the longest messages have `long` bytes and a post takes `post`
+    pub(super) async fn measure(lab: &mut Lab<'_>, long: usize, post: f64) -> Result<Self, CalibrateError> {
+        let frames = long / FRAME;
+        let long_ns = spacing(lab, (0, 0), long, (HELD / frames).min(QUEUED)).await?;
+        let before = LONG / frames;
+        let batch = batch(before as f64 * (long_ns - post), post);
+        let hide_posts = batch.is_some();
+        let (busy, batch) = batch.map_or(((0, 0), QUEUED), |batch| ((before, long), batch));
+        Ok(Self {
+            part: spacing(lab, busy, PART, batch).await?,
+            short: spacing(lab, busy, SHORT, batch).await?,
+            frame: spacing(lab, busy, FRAME, batch).await?,
+            long: (frames, long_ns),
+            post,
+            hide_posts,
+        })
+    }
+
+    /// The time of a frame, where busy messages hid the posts
+    pub(super) fn frame_ns(&self) -> f64 {
+        match self.long {
+            // Of longer messages, because the time of a message before its first frame may be hidden.
+            (frames @ 2.., long) => (long - self.frame) / (frames - 1) as f64,
+            _ => (self.frame - self.short) / (1.0 - share_of_frame(SHORT)),
+        }
+    }
+
+    /// The time of a message beside its bytes, where a frame takes `frame_ns` and 8 bytes take `short_ns`
+    pub(super) fn beside_bytes(&self, frame_ns: f64, short_ns: f64) -> BesideBytes {
+        let Self { short, part, frame, long: (frames, long), post, hide_posts } = *self;
+        if hide_posts {
+            return BesideBytes::Measured { ns: (short - short_ns).max(0.0), len: SHORT };
+        }
+        let mut most = post;
+        let part_of_frame = share_of_frame(PART) * frame_ns;
+        let lens = [
+            (SHORT, short, short_ns),
+            (PART, part, part_of_frame),
+            (FRAME, frame, frame_ns),
+            (frames * FRAME, long, frames as f64 * frame_ns),
+        ];
+        for (len, spacing, bytes_ns) in lens {
+            if spacing > post * NOISE {
+                return BesideBytes::Measured { ns: (spacing - bytes_ns).clamp(0.0, most), len };
+            }
+            most = (post - bytes_ns).clamp(0.0, most);
+        }
+        BesideBytes::AtMost(most)
+    }
+}
+
+impl BesideBytes {
+    /// The least that it is
+    pub(super) fn least(self) -> f64 {
+        match self {
+            Self::AtMost(_) => 0.0,
+            Self::Measured { ns, .. } => ns,
+        }
+    }
+
+    /// Enters it, and returns what the profile has then
+    pub(super) fn enter(self, findings: &mut Findings) -> f64 {
+        let stated = findings.profile.model.timing.per_message_ns as f64;
+        match self {
+            Self::Measured { ns, len } => {
+                findings.decide(FIELD, ns.round() as u64);
+                if len > SHORT {
+                    let why = format!("of messages of {len} bytes: a post takes longer than a shorter one");
+                    findings.profile.remark(FIELD, &why);
+                }
+                ns
+            }
+            Self::AtMost(ns) => {
+                let why =
+                    format!("at most {ns:.0}: a post takes longer than a message, and no message is longer");
+                if stated <= ns {
+                    findings.leave(FIELD, &why);
+                    return stated;
+                }
+                let ns = ns.floor();
+                findings.decide(FIELD, ns as u64);
+                findings.profile.remark(FIELD, &why);
+                ns
+            }
+        }
+    }
+}
+
+/// The bytes of a message of `len` bytes on the wire, in frames
+pub(super) fn share_of_frame(len: usize) -> f64 {
+    let wire = |len| LineRate::TB5.wire_bytes(len) as f64;
+    wire(len) / wire(FRAME)
+}
+
+/// The number of messages that are posted within `busy_ns` at `post` each; `None` if they are too few
+fn batch(busy_ns: f64, post: f64) -> Option<usize> {
+    let posted = if post > 0.0 { (busy_ns * MARGIN / post) as usize } else { QUEUED };
+    (posted >= 2).then_some(posted.min(QUEUED))
+}
+
+/// By how much each further message of a batch makes that complete later, behind `busy` messages of a length that keep the cable busy
+///
+/// Only the last message completes: completions between would keep the program busy, which then sees the last one late.
+async fn spacing(
+    lab: &mut Lab<'_>,
+    busy: (usize, usize),
+    len: usize,
+    batch: usize,
+) -> Result<f64, CalibrateError> {
+    let (before, long) = busy;
+    let frames = before * rdma_core::frames(long) + batch * rdma_core::frames(len);
+    // Receives of the batch lie behind those of the messages before it.
+    let size = len.next_multiple_of(FRAME);
+    let first = ((before + 1) * long).div_ceil(size);
+    let mut station = lab.pair(frames.max(64) as u32, (first + batch + 2) * size.max(long)).await?;
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..ROUNDS {
+        for (times, count) in times.iter_mut().zip([1, batch]) {
+            if before > 0 {
+                lab.recv(before, long).await?;
+            }
+            lab.ask(Request::Recv { first, count, len }).await?;
+            let start = lab.now();
+            for _ in 0..before {
+                station.send_unsignaled(long)?;
+            }
+            let last = station.send_in_a_row(count, len)?;
+            station.sent_until(last).await?;
+            times.push(ns(start, lab.now()));
+            lab.ask(Request::Received { count: before + count }).await?;
+        }
+    }
+    let [one, all] = times.each_mut().map(|times| median(times));
+    Ok((all - one) / (batch - 1) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a batch of which the posts take longer than the messages before it, and posts without a time that leave no batch.
+    #[test]
+    fn a_batch_is_posted_while_the_messages_before_it_keep_the_cable_busy() {
+        assert_eq!(batch(28_000.0, 0.0), Some(QUEUED));
+        assert_eq!(batch(28_000.0, 499.0), Some(QUEUED));
+        assert_eq!(batch(28_000.0, 4_000.0), Some(5));
+        assert_eq!(batch(28_000.0, 14_000.0), None);
+        assert_eq!(batch(0.0, 499.0), None);
+    }
+
+    /// Catches the time of a post that is taken for that of a message.
+    #[test]
+    fn a_message_shows_where_it_takes_longer_than_a_post() {
+        let spacings = |frame, post| Spacings {
+            short: post,
+            part: post,
+            frame,
+            long: (1, frame),
+            post,
+            hide_posts: false,
+        };
+        assert_eq!(
+            spacings(545.0, 500.0).beside_bytes(445.0, 3.0),
+            BesideBytes::Measured { ns: 100.0, len: FRAME }
+        );
+        assert_eq!(spacings(500.0, 500.0).beside_bytes(445.0, 3.0), BesideBytes::AtMost(55.0));
+        assert_eq!(spacings(400.0, 400.0).beside_bytes(445.0, 3.0), BesideBytes::AtMost(0.0));
+    }
+}
