@@ -117,6 +117,11 @@ pub(crate) fn secret(seed: u64) -> Model {
     for (field, least, most) in RANGES {
         set(&mut profile, field, &(least + choices.pick(most - least + 1)).to_string());
     }
+    // Some have much more jitter than the others.
+    let mut choices_of_jitter = Seeded::new(seed ^ 0x717E2);
+    if choices_of_jitter.pick(4) == 0 {
+        set(&mut profile, "timing.jitter_ns", &choices_of_jitter.pick(5_001).to_string());
+    }
     // Most bounds of the payload are none: what is measured is all of them together.
     let bounds =
         [("timing.ip_percent", [0, 10, 30, 60]), ("timing.mac_bytes_per_us", [0, 12_000, 2_500, 6_000])];

@@ -201,6 +201,25 @@ fn a_message_that_no_stream_shows_has_an_upper_bound() {
     }
 }
 
+/// Regression: nine frames in a row counted as eight, and five as six or seven, where jitter or wake-ups take long.
+///
+/// Catches streams that are too short for the jitter of their ends, and a rate of another stream that stands for that of these.
+#[test]
+fn turns_are_exact_beside_jitter_and_late_programs() {
+    for seed in 1..4 {
+        for (turns, wake) in [(1, 0), (9, 0), (10, 0), (5, 16_028), (9, 16_028)] {
+            let mut model = Model::tb5();
+            let t = &mut model.timing;
+            (t.turns, t.jitter_ns, t.cpu) = (turns, 5_000, wake > 0);
+            (t.wake_ns, t.poll_ns) = (wake, 182);
+            let found = calibrated(model, seed, Options::default()).asked.unwrap();
+            let (decided, why) = (found.profile.decided("timing.turns"), found.profile.why("timing.turns"));
+            assert_eq!(decided, Some(Decided::Measured), "{turns}, {wake}: {why:?}");
+            assert_eq!(found.profile.model.timing.turns, turns, "{wake}");
+        }
+    }
+}
+
 /// The loop is closed: what is simulated with the profile takes as long as what was measured, whichever way its verbs take their time.
 #[test]
 fn verbs_take_as_long_with_the_profile_as_they_did() {
