@@ -18,8 +18,10 @@ use crate::version::VERSION;
 
 /// The longest line: the times of some hundred rounds.
 const MAX_LINE: u64 = 64 << 10;
-/// The time that a side may take for an answer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// The time that a side may take for an answer: a request calls several verbs, each of which may take as long as no verb that hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
+/// The time that a side may take for its greeting.
+const GREETING: Duration = Duration::from_secs(30);
 
 /// A stream of any type: a calibration is compiled once
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -41,7 +43,7 @@ impl<'a> Control<'a> {
     ) -> Result<Self, CalibrateError> {
         let mut control = Self { stream: Mutex::new(BufReader::new(Box::new(stream))), begun: Vec::new() };
         control.send(runtime, &Hello { tb5_calibrate: VERSION }).await?;
-        let line = control.line(runtime, PATIENCE).await.map_err(|error| match error {
+        let line = control.line(runtime, GREETING).await.map_err(|error| match error {
             // Another program: a port scanner says nothing, and what expects other words ends the connection.
             CalibrateError::PeerGone | CalibrateError::PeerSilent(_) => CalibrateError::NotCalibrate,
             error => error,

@@ -20,6 +20,8 @@ use crate::watched::{OPENING, open_watched, watch};
 
 /// The interval of keep-alives to the peer, while this side waits
 const ALIVE: Duration = Duration::from_secs(20);
+/// The shortest rest, in which the time passes that a simulated task has taken.
+const MOMENT: Duration = Duration::from_nanos(1);
 
 pub(crate) struct Lab<'a> {
     pub(crate) machine: &'a dyn Machine,
@@ -29,6 +31,8 @@ pub(crate) struct Lab<'a> {
     control: Control<'a>,
     /// Of the latest request
     number: u64,
+    /// The time of the latest request
+    asked: Time,
     pub(crate) runtime: Arc<dyn Runtime>,
     /// Those that fail in the conformance body
     pub(crate) transitions: Transitions,
@@ -49,7 +53,8 @@ impl<'a> Lab<'a> {
         let start = runtime.now();
         let calls = Arc::clone(calls);
         let transitions = Transitions::default();
-        Ok(Self { machine, device, calls, findings, control, number: 0, runtime, transitions, start })
+        let (number, asked) = (0, start);
+        Ok(Self { machine, device, calls, findings, control, number, asked, runtime, transitions, start })
     }
 
     /// Ends the calibration of the peer, which may have ended
@@ -96,7 +101,6 @@ impl<'a> Lab<'a> {
 
     /// The time that a call takes; for a simulated task the time passes once it waits
     pub(crate) async fn time<T>(&self, call: impl FnOnce() -> T) -> (T, Duration) {
-        const MOMENT: Duration = Duration::from_nanos(1);
         // What was called before takes its time first.
         self.rest(MOMENT).await;
         let start = self.now();
@@ -117,6 +121,7 @@ impl<'a> Lab<'a> {
     /// Asks the peer for something that goes on while this side does its part
     pub(crate) async fn begin(&mut self, request: Request) -> Result<(), CalibrateError> {
         self.number += 1;
+        self.asked = self.now();
         self.control.send(&*self.runtime, &Numbered { number: self.number, body: request }).await
     }
 
@@ -131,6 +136,15 @@ impl<'a> Lab<'a> {
                 body => return Ok(body),
             }
         }
+    }
+
+    /// Says that this side is there, if it has not asked for long: between verbs, of which many may take longer than the peer waits
+    pub(crate) async fn keep_alive(&mut self) -> Result<(), CalibrateError> {
+        self.rest(MOMENT).await;
+        if self.now() - self.asked >= ALIVE {
+            self.ask(Request::Alive).await?;
+        }
+        Ok(())
     }
 
     /// Waits for something that takes long: the peer would give up a side that says nothing

@@ -245,7 +245,8 @@ impl<'a, 'b> Body<'a, 'b> {
 
     /// Destroys a queue pair, whatever is posted on it
     pub(super) async fn close(&mut self, qp: Qp) -> Result<(), Stop> {
-        self.act(qp.end, qp.number, Act::Close).await.map(drop)
+        self.act(qp.end, qp.number, Act::Close).await?;
+        Ok(self.lab.keep_alive().await?)
     }
 
     /// Destroys what a behaviour has left, on both sides; stops if the device wrote where nothing was posted

@@ -10,6 +10,7 @@ use rdma_core::{
 use super::body::Body;
 use super::raw::Raw;
 use super::verdict::{Outcome, refused, skip};
+use crate::lab::Lab;
 use crate::machine::Path;
 use crate::memory::{ALL_ACCESS, Memory};
 
@@ -145,6 +146,7 @@ pub(super) async fn objects_can_be_made_again_and_again(body: &mut Body<'_, '_>)
     }
     for _ in 0..10 {
         drop(body.lab.open(Path::default())?);
+        body.lab.keep_alive().await?;
     }
     Ok(())
 }
@@ -165,26 +167,30 @@ pub(super) async fn destroying_twice_says_the_same(body: &mut Body<'_, '_>) -> O
 /// Makes objects until one is refused, which have to be `least`, and sees that one can be made when another is gone
 ///
 /// More are no failure: the library states no more than what Apple's device has.
-fn limited<T>(
-    body: &Body<'_, '_>,
+async fn limited<T>(
+    body: &mut Body<'_, '_>,
     least: u32,
     resource: Resource,
-    make: impl Fn() -> Result<T, Error>,
+    make: impl Fn(&Lab<'_>) -> Result<T, Error>,
 ) -> Outcome {
     if !body.expectations.limits_are_small {
         return skip("the limits are too high to be reached");
     }
     let mut made = Vec::new();
     while made.len() < MOST {
-        match make() {
+        match make(body.lab) {
             Ok(object) => made.push(object),
             Err(Error { cause: Cause::Exhausted { resource: of, .. }, .. }) if of == resource => break,
             Err(error) => return Err(error.into()),
         }
+        body.lab.keep_alive().await?;
     }
     ensure!(made.len() >= least as usize, "{} could be made, of {least}", made.len());
     made.pop();
-    make()?;
+    make(body.lab)?;
+    while made.pop().is_some() {
+        body.lab.keep_alive().await?;
+    }
     Ok(())
 }
 
@@ -195,19 +201,20 @@ pub(super) async fn queue_pairs_are_limited(body: &mut Body<'_, '_>) -> Outcome 
     let cq = body.device().create_cq(16)?;
     let limit = body.caps().max_qp;
     // Apple's device states 11 and has 10.
-    limited(body, limit.saturating_sub(1), Resource::QueuePairs, || cq.create_qp(&QpInit::with_frames(8)))
+    limited(body, limit.saturating_sub(1), Resource::QueuePairs, |_| cq.create_qp(&QpInit::with_frames(8)))
+        .await
 }
 
 pub(super) async fn completion_queues_are_limited(body: &mut Body<'_, '_>) -> Outcome {
     let (device, limit) = (body.device(), body.caps().max_cq);
-    limited(body, limit, Resource::CompletionQueues, || device.create_cq(4))
+    limited(body, limit, Resource::CompletionQueues, |_| device.create_cq(4)).await
 }
 
 pub(super) async fn regions_are_limited(body: &mut Body<'_, '_>) -> Outcome {
     // Under macOS 26.2, one too many was reported to end the process.
     body.mode.exhaustion.or_else(skip)?;
     let (device, limit) = (body.device(), body.caps().max_mr);
-    limited(body, limit, Resource::MemoryRegions, || Memory::register(&device, 0, 4096, ALL_ACCESS))
+    limited(body, limit, Resource::MemoryRegions, |_| Memory::register(&device, 0, 4096, ALL_ACCESS)).await
 }
 
 pub(super) async fn protection_domains_are_limited(body: &mut Body<'_, '_>) -> Outcome {
@@ -215,7 +222,7 @@ pub(super) async fn protection_domains_are_limited(body: &mut Body<'_, '_>) -> O
     body.mode.exhaustion.or_else(skip)?;
     let limit = body.caps().max_pd;
     // The calibration has one of its own.
-    limited(body, limit.saturating_sub(1), Resource::ProtectionDomains, || body.lab.open(Path::default()))
+    limited(body, limit.saturating_sub(1), Resource::ProtectionDomains, |lab| lab.open(Path::default())).await
 }
 
 pub(super) async fn reliable_queue_pairs_are_for_others(body: &mut Body<'_, '_>) -> Outcome {

@@ -30,6 +30,7 @@ pub(super) async fn regions_have_different_keys(body: &mut Body<'_, '_>) -> Outc
 pub(super) async fn regions_come_and_go(body: &mut Body<'_, '_>) -> Outcome {
     for _ in 0..300 {
         drop(Memory::register(&body.device(), 0, LEN, ALL_ACCESS)?);
+        body.lab.keep_alive().await?;
     }
     Ok(())
 }

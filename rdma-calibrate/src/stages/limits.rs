@@ -20,49 +20,58 @@ const MOST_REGIONS: usize = 256;
 pub(super) async fn run(lab: &mut Lab<'_>, risks: bool) -> Result<(), CalibrateError> {
     lab.ask(Request::Drop).await?;
     let cq = lab.device.create_cq(16)?;
-    let pairs = count(MOST, || cq.create_qp(&QpInit::with_frames(1)));
+    let pairs = count(lab, MOST, |_| cq.create_qp(&QpInit::with_frames(1))).await?;
     enter(lab, "caps.max_qp", pairs);
     drop(cq);
-    let cqs = count(MOST, || lab.device.create_cq(16));
+    let cqs = count(lab, MOST, |lab| lab.device.create_cq(16)).await?;
     enter(lab, "caps.max_cq", cqs);
     let stated = lab.device.caps().max_mr as usize;
     // Other processes may have some of them.
     let most = if risks { MOST_REGIONS } else { MOST_REGIONS.min(stated / 2) };
-    let regions = count(most, || Memory::register(&lab.device, 0, FRAME, ALL_ACCESS));
+    let regions = count(lab, most, |lab| Memory::register(&lab.device, 0, FRAME, ALL_ACCESS)).await?;
     enter(lab, "caps.max_mr", regions);
     if risks {
         // The calibration has a protection domain of its own.
-        let domains = count(MOST - 1, || lab.open(Path::default())).map(|count| count + 1);
+        let domains = count(lab, MOST - 1, |lab| lab.open(Path::default())).await?.map(|count| count + 1);
         enter(lab, "caps.max_pd", domains);
     } else {
         lab.findings.leave("caps.max_pd", NOT_RISKED);
     }
     state(lab);
     let Caps { max_cqe, max_queue_frames, .. } = *lab.device.caps();
-    let accepted = largest(max_cqe, |depth| lab.device.create_cq(depth).map(drop));
+    let accepted = largest(lab, max_cqe, |lab, depth| lab.device.create_cq(depth).map(drop)).await?;
     confirm(lab, "caps.max_cqe", max_cqe, accepted);
     let cq = lab.device.create_cq(16)?;
-    let create = |frames| cq.create_qp(&QpInit::with_frames(frames)).map(drop);
-    let accepted = largest(max_queue_frames, create);
+    let create = |_: &Lab<'_>, frames| cq.create_qp(&QpInit::with_frames(frames)).map(drop);
+    let accepted = largest(lab, max_queue_frames, create).await?;
     confirm(lab, "caps.max_queue_frames", max_queue_frames, accepted);
     Ok(())
 }
 
 /// The largest number up to the one that is `stated` with which `make` succeeds; the error if it fails with one
-fn largest(stated: u32, mut make: impl FnMut(u32) -> Result<(), Error>) -> Result<u32, Error> {
-    if make(stated).is_ok() {
-        return Ok(stated);
+///
+/// The error around that is the end of the calibration.
+async fn largest(
+    lab: &mut Lab<'_>,
+    stated: u32,
+    make: impl Fn(&Lab<'_>, u32) -> Result<(), Error>,
+) -> Result<Result<u32, Error>, CalibrateError> {
+    if make(lab, stated).is_ok() {
+        return Ok(Ok(stated));
     }
     let (mut fits, mut beyond) = (1, stated);
-    make(fits)?;
+    if let Err(error) = make(lab, fits) {
+        return Ok(Err(error));
+    }
     while beyond - fits > 1 {
+        lab.keep_alive().await?;
         let middle = fits + (beyond - fits) / 2;
-        match make(middle) {
+        match make(lab, middle) {
             Ok(()) => fits = middle,
             Err(_) => beyond = middle,
         }
     }
-    Ok(fits)
+    Ok(Ok(fits))
 }
 
 /// Enters a stated limit as the device keeps to it
@@ -121,16 +130,31 @@ fn state(lab: &mut Lab<'_>) {
 }
 
 /// Makes at most `most` objects; returns how many there are when the device has no more of them
-fn count<T>(most: usize, mut make: impl FnMut() -> Result<T, Error>) -> Result<usize, String> {
+///
+/// The error around that is the end of the calibration.
+async fn count<T>(
+    lab: &mut Lab<'_>,
+    most: usize,
+    make: impl Fn(&Lab<'_>) -> Result<T, Error>,
+) -> Result<Result<usize, String>, CalibrateError> {
     let mut made = Vec::new();
-    while made.len() < most {
-        match make() {
-            Ok(object) => made.push(object),
-            Err(Error { cause: Cause::Exhausted { .. }, .. }) => return Ok(made.len()),
-            Err(error) => return Err(format!("after {}, another one failed otherwise: {error}", made.len())),
+    let counted = loop {
+        if made.len() >= most {
+            break Err(format!("there are at least {most}"));
         }
+        match make(lab) {
+            Ok(object) => made.push(object),
+            Err(Error { cause: Cause::Exhausted { .. }, .. }) => break Ok(made.len()),
+            Err(error) => {
+                break Err(format!("after {}, another one failed otherwise: {error}", made.len()));
+            }
+        }
+        lab.keep_alive().await?;
+    };
+    while made.pop().is_some() {
+        lab.keep_alive().await?;
     }
-    Err(format!("there are at least {most}"))
+    Ok(counted)
 }
 
 fn enter(lab: &mut Lab<'_>, field: &'static str, counted: Result<usize, String>) {

@@ -11,7 +11,7 @@ use crate::station::{Station, slot};
 const COARSEST: usize = 16 << 10;
 
 /// Decides the alignment, and which rights memory needs
-pub(super) fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let register =
         |lab: &Lab<'_>, offset, access| Memory::register(&lab.device, offset, 4096, access).map(drop);
     let alone = register(lab, 0, Access::LOCAL_WRITE);
@@ -23,6 +23,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let offsets =
         std::iter::successors(Some(1), |offset| Some(offset * 2)).take_while(|offset| *offset < COARSEST);
     for offset in offsets.chain([COARSEST]) {
+        lab.keep_alive().await?;
         match register(lab, offset, access) {
             Ok(()) => {
                 lab.findings.decide("rules.alignment", offset);
@@ -40,16 +41,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
 pub(super) async fn after_error(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     lab.ask(Request::Drop).await?;
     let max = lab.device.caps().max_mr as usize;
-    let fit = |lab: &Lab<'_>| {
-        let mut regions = Vec::new();
-        while regions.len() < max + 1
-            && let Ok(memory) = Memory::register(&lab.device, 0, 4096, ALL_ACCESS)
-        {
-            regions.push(memory);
-        }
-        regions.len()
-    };
-    let before = fit(lab);
+    let before = fitting(lab, max + 1).await?;
     fail_one(lab).await?;
     if before > max {
         let why = "the device has more regions than it states: one that stays counted does not show";
@@ -57,14 +49,25 @@ pub(super) async fn after_error(lab: &mut Lab<'_>) -> Result<(), CalibrateError>
         return Ok(());
     }
     // If mappings are kept, the region of `fail_one` still counts, so that one registration fewer fits.
-    let mut held = Vec::new();
-    while held.len() < before
+    let after = fitting(lab, before).await?;
+    lab.findings.decide("rules.error_keeps_mappings", after < before);
+    Ok(())
+}
+
+/// The number of regions that the device has at once, at most `most`
+async fn fitting(lab: &mut Lab<'_>, most: usize) -> Result<usize, CalibrateError> {
+    let mut regions = Vec::new();
+    while regions.len() < most
         && let Ok(memory) = Memory::register(&lab.device, 0, 4096, ALL_ACCESS)
     {
-        held.push(memory);
+        regions.push(memory);
+        lab.keep_alive().await?;
     }
-    lab.findings.decide("rules.error_keeps_mappings", held.len() < before);
-    Ok(())
+    let count = regions.len();
+    while regions.pop().is_some() {
+        lab.keep_alive().await?;
+    }
+    Ok(count)
 }
 
 /// Decides nothing: the port connects no queue pairs

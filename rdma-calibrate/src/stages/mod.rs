@@ -118,7 +118,7 @@ impl Stage {
 
     async fn run(self, lab: &mut Lab<'_>, options: &Options) -> Result<(), CalibrateError> {
         match self {
-            Self::Memory => memory::run(lab),
+            Self::Memory => memory::run(lab).await,
             Self::Connecting => connecting::run(lab).await,
             Self::Processor => processor::run(lab).await,
             Self::Timing => timing::run(lab).await,

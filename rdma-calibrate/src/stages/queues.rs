@@ -71,6 +71,7 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
 
 /// A queue pair that accepts receives, with no sends coming
 async fn station(lab: &mut Lab<'_>, frames: u32, len: usize) -> Result<Station, CalibrateError> {
+    lab.keep_alive().await?;
     let is_early = lab.findings.profile.value("rules.early_receives").as_deref() == Some("from-init");
     if is_early {
         return Ok(Station::new(&lab.runtime, &lab.device, frames, len)?);

@@ -116,6 +116,7 @@ async fn round(lab: &mut Lab<'_>) -> Result<Round, CalibrateError> {
     let mut small = Memory::mapped(PAGE)?;
     let (registered, register_small) = lab.time(|| small.register_all(&device)).await;
     registered?;
+    lab.keep_alive().await?;
     let mut large = Memory::mapped(PAGES * PAGE)?;
     let (registered, register_large) = lab.time(|| large.register_all(&device)).await;
     registered?;

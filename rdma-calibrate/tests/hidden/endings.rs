@@ -131,6 +131,30 @@ fn ports_that_do_not_connect_are_the_end() {
     }
 }
 
+/// Regression: a calibration with verbs of three seconds ended, because the peer had given up its side.
+///
+/// Catches a stage that calls many verbs and says nothing to the peer meanwhile, and a request of which the verbs take longer than its reply
+/// may.
+#[test]
+fn verbs_of_seconds_are_measured() {
+    const TAKES: u64 = 3_000_000_000;
+    for risks in [false, true] {
+        let mut model = Model::tb5();
+        let t = &mut model.timing;
+        t.verbs_take_time = true;
+        (t.open_ns, t.create_ns, t.modify_ns) = (TAKES, TAKES, TAKES);
+        (t.register_ns, t.teardown_ns) = (TAKES, TAKES);
+        let ended = calibrated(model, 1, Options::default().with_risk_reboot(risks));
+        let found = ended.asked.unwrap();
+        ended.served.unwrap();
+        assert_eq!(found.stopped, []);
+        let t = &found.profile.model.timing;
+        let took = [t.open_ns, t.create_ns, t.modify_ns, t.register_ns, t.teardown_ns];
+        assert_eq!(took, [TAKES; 5]);
+        assert!(found.behaviours.iter().all(|one| !matches!(one.verdict, Verdict::Failed(_))));
+    }
+}
+
 /// A verb that does not return is named, while the thread that called it hangs in it.
 #[test]
 fn a_verb_that_hangs_is_named() {
