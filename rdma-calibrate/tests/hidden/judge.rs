@@ -139,9 +139,10 @@ pub(crate) fn of(model: &Model) -> Profile {
     profile
 }
 
-/// True if bytes take time, by the rate of the cable or by a bound
+/// True if bytes take time, by the rate of the cable or by a bound that is not hidden by what each message takes
 fn takes_time(model: &Model) -> bool {
-    model.timing.line_rate || model.timing.mac_bytes_per_us > 0
+    let [short, longest] = [8, (2 * FRAME).min(model.caps.max_message as usize)];
+    occupied(LineRate::TB5, model, longest) > occupied(LineRate::TB5, model, short)
 }
 
 /// True if sends complete so early that their messages cannot have left, however short those are
