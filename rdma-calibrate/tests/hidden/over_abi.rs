@@ -253,7 +253,7 @@ fn a_calibration_in_a_process_of_its_own() {
     let is_asked = env::var(ASKED_FOR).is_ok_and(|asked_for| !asked_for.is_empty());
     let options = Options::default().with_idle_death(is_asked).with_risk_reboot(true);
     let (asked, served) = runtime.run(join(calibrate(&asking, asks, &options), serve(&serving, answers)));
-    let findings = asked.unwrap_or_else(|error| panic!("{error}"));
+    let findings = asked.unwrap_or_else(|error| panic!("{error}; the other side: {served:?}"));
     served.unwrap_or_else(|error| panic!("{error}"));
     assert!(findings.stopped.is_empty(), "{:?}", findings.stopped);
     assert_rules_hold(&findings);

@@ -86,6 +86,7 @@ impl SteppedRuntime {
         let mut tasks = pin!(tasks);
         let mut cx = Context::from_waker(Waker::noop());
         loop {
+            let polled_at = self.now();
             if let Poll::Ready(done) = tasks.as_mut().poll(&mut cx) {
                 return done;
             }
@@ -97,6 +98,10 @@ impl SteppedRuntime {
                     .filter_map(|mut task| task.as_mut().poll(&mut cx).is_pending().then_some(task));
                 let waiting: Vec<_> = waiting.collect();
                 lock(&self.spawned).extend(waiting);
+                continue;
+            }
+            // A verb of one task that blocks advances the clock, by which timers of the others have expired.
+            if self.now() > polled_at {
                 continue;
             }
             let after = (Bound::Excluded((self.now(), u64::MAX)), Bound::Unbounded);
