@@ -112,6 +112,6 @@ mod tests {
             queue.completed(|id, _| (posted.len() < room).then(|| posted.push(id.0)).ok_or(FULL))
         };
         assert_eq!([complete(&mut queue, 1), complete(&mut queue, 2)], [Ok(1); 2]);
-        assert_eq!((queue.completed(|..| Err(FULL)), posted), (Ok(0), vec![3, 4]));
+        assert_eq!((queue.completed(|_, _| Err(FULL)), posted), (Ok(0), vec![3, 4]));
     }
 }

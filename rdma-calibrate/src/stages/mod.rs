@@ -11,6 +11,7 @@ mod limits;
 mod memory;
 mod processor;
 mod queues;
+mod samples;
 mod spacing;
 mod streams;
 mod timing;

@@ -7,7 +7,7 @@ mod tasks;
 use rdma_core::{Runtime, Work};
 
 use self::tasks::{most_at_once, wake_up};
-use super::timing::median;
+use super::samples::median;
 use crate::error::CalibrateError;
 use crate::findings::Findings;
 use crate::lab::Lab;

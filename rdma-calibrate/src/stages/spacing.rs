@@ -6,12 +6,16 @@
 use rdma_core::FRAME;
 use rdma_sim::LineRate;
 
-use super::timing::{LONG, SHORT, median, ns};
+use super::samples::{median, ns};
 use crate::error::CalibrateError;
 use crate::findings::Findings;
 use crate::lab::Lab;
 use crate::message::Request;
 
+/// A message that is short beside everything else.
+pub(super) const SHORT: usize = 8;
+/// The frames of a long message.
+pub(super) const LONG: usize = 64;
 /// A part of a frame, of which a bound of the payload hides less than of a whole one.
 pub(super) const PART: usize = 1024;
 /// The most messages of a batch.

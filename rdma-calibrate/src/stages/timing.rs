@@ -9,19 +9,18 @@
 
 use std::time::Duration;
 
-use rdma_core::{Device, FRAME, Time};
+use rdma_core::{Device, FRAME};
 use rdma_sim::Timing;
 
 use super::bound::{Bound, enter_frame};
-use super::spacing::{PART, Spacings, share_of_frame};
+use super::samples::{median, ns};
+use super::spacing::{LONG, PART, SHORT, Spacings, share_of_frame};
 use crate::Findings;
 use crate::error::CalibrateError;
 use crate::findings::RoundTrips;
 use crate::lab::Lab;
 use crate::message::{Reply, Request};
 use crate::station::slot;
-/// A message that is short beside everything else.
-pub(super) const SHORT: usize = 8;
 pub(super) const PINGS: usize = 400;
 const SENDS: usize = 50;
 const RELAYS: usize = 30;
@@ -29,8 +28,6 @@ const RELAYS: usize = 30;
 const BATCH: usize = 32;
 /// Rounds of waiting receives, each with `BATCH` of them.
 const CREDIT_ROUNDS: usize = 32;
-/// The frames of a long message.
-pub(super) const LONG: usize = 64;
 
 /// The parts of the way of a message.
 const PARTS: [&str; 4] =
@@ -227,19 +224,8 @@ impl Costs {
     }
 }
 
-pub(super) fn ns(from: Time, to: Time) -> f64 {
-    (to - from).as_nanos() as f64
-}
-
 fn micros(ns: f64) -> String {
     format!("{:.3} µs", ns / 1000.0)
-}
-
-/// The median of at least one value
-pub(super) fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len().is_multiple_of(2) { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] }
 }
 
 /// The upper bound of what is drawn evenly from 0 on, from samples of a constant plus that, of which the part `late` is late beside it
@@ -362,11 +348,5 @@ mod tests {
         assert_eq!(fitted(75.0, 100.0, 40.0), 125.0);
         assert_eq!(fitted(75.0, -40.0, 40.0), 75.0);
         assert_eq!(fitted(75.0, -200.0, 40.0), 0.0);
-    }
-
-    #[test]
-    fn a_median_is_in_the_middle() {
-        assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&mut [4.0, 1.0, 3.0, 2.0]), 2.5);
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use rdma_core::{Device as _, FRAME};
 use rdma_sim::Timing;
 
+use super::samples::median;
 use super::streams::{Room, once};
-use super::timing::median;
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::message::Flow;

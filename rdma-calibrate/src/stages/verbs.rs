@@ -6,7 +6,7 @@
 use rdma_core::{CompletionQueue as _, Device as _, FRAME, QpInit, QueuePair as _, Transition};
 use rdma_sim::profile::Decided;
 
-use super::timing::median;
+use super::samples::median;
 use crate::Findings;
 use crate::error::CalibrateError;
 use crate::lab::Lab;

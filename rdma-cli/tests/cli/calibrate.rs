@@ -214,7 +214,7 @@ fn the_file_predicts_the_bandwidth_whatever_bounds_it() {
 fn the_ceiling_is_that_of_the_profile() {
     let folder = Folder::new();
     let bw = |timing: &str| {
-        let profile = folder.write("of.toml", &format!("format = 1\n[timing]\n{timing}\n"));
+        let profile = folder.write("of.toml", format!("format = 1\n[timing]\n{timing}\n"));
         run(&["bw", "--json", "--bytes", "1MiB", "--profile", profile.to_str().unwrap()])
     };
     let usual = bw("")["ceiling_bytes_per_second"].as_f64().unwrap();
