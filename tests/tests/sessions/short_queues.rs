@@ -12,7 +12,7 @@ use rdma_tests::{Pair, connected, message, options, try_connected};
 
 const READ_BACKS: [QueueReadBack; 3] = [QueueReadBack::Accepted, QueueReadBack::Asked, QueueReadBack::Limit];
 /// The length of the messages, and how many of them go at once in each direction
-const LOADS: [(usize, usize); 4] = [(64, 400), (4096, 400), (1 << 20, 12), (16 << 20, 2)];
+const LOADS: [(usize, usize); 4] = [(64, 400), (4096, 400), (1 << 20, 6), (16 << 20, 1)];
 
 fn model(grant: QueueGrant, read_back: QueueReadBack) -> Model {
     let mut model = Model::tb5();
@@ -63,8 +63,11 @@ fn a_queue_that_takes_less_than_it_reports_costs_no_path() {
         let run = Sim::new().model(model(grant, read_back)).run(async |net| {
             let pair = connected(&net, &options().max_message(16 << 20)).await;
             for (len, count) in LOADS {
-                soon(&net, one_way(&pair.ab, &pair.ba, len, count)).await;
-                soon(&net, one_way(&pair.ba, &pair.ab, len, count)).await;
+                // One message fills the queues of a direction by itself.
+                if count > 1 {
+                    soon(&net, one_way(&pair.ab, &pair.ba, len, count)).await;
+                    soon(&net, one_way(&pair.ba, &pair.ab, len, count)).await;
+                }
                 soon(&net, both_ways(&pair, len, count)).await;
             }
             assert_eq!(made(&pair), [1, 1], "{grant:?} {read_back:?}");
@@ -79,7 +82,7 @@ fn a_queue_that_is_shorter_than_a_window_takes_a_smaller_one() {
     for (frames, read_back) in [127, 100, 66].into_iter().flat_map(|n| READ_BACKS.map(|back| (n, back))) {
         let run = Sim::new().model(model(QueueGrant::Fixed(frames), read_back)).run(async |net| {
             let pair = connected(&net, &options()).await;
-            for (len, count) in [(64, 400), (4096, 400), (1 << 20, 12)] {
+            for (len, count) in [(64, 400), (4096, 400), (1 << 20, 6)] {
                 soon(&net, both_ways(&pair, len, count)).await;
             }
             // The connecting side learns the depth when it posts; the first path goes for that.
