@@ -367,6 +367,9 @@ pub(crate) struct Doctor {
 pub(crate) struct ProviderArgs {
     /// Make a queue pair to the host at the other end of a cable instead
     pub(crate) peer: Option<PeerTarget>,
+    /// The process that started this one, which ends soon after it
+    #[arg(long, hide = true, value_name = "PID")]
+    pub(crate) parent: Option<i32>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -14,7 +14,7 @@ use rdma_doctor::discover::{
 use rdma_doctor::report::Platform;
 use rdma_doctor::{Host, HostReport, collect};
 use rdma_sim::TopologyError;
-use rustix::process::getppid;
+use rustix::process::{Pid, getppid};
 use serde_json::{Map, Value};
 
 use crate::args::ProviderArgs;
@@ -55,7 +55,9 @@ pub(crate) fn this_machine() -> Result<Host> {
 fn inspect() -> HostReport {
     let mut report = collect();
     if let Ok(program) = std::env::current_exe() {
-        provider_probe::run_in_process(&mut report, program, &["provider"], PROBE_TIMEOUT);
+        let parent = own_id();
+        let words = ["provider", "--parent", &parent];
+        provider_probe::run_in_process(&mut report, program, &words, PROBE_TIMEOUT);
     }
     report
 }
@@ -73,22 +75,26 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 pub(crate) fn probe_peers(report: &mut HostReport, targets: &[PeerTarget]) -> Result<()> {
     let found = if targets.is_empty() { peer_probe::targets(report) } else { targets.to_vec() };
     let program = std::env::current_exe().context("the path of this program is not known")?;
-    peer_probe::run_in_process(report, &found, program, &["provider"], PEER_TIMEOUT);
+    let parent = own_id();
+    peer_probe::run_in_process(report, &found, program, &["provider", "--parent", &parent], PEER_TIMEOUT);
     Ok(())
 }
 
 /// Probes the verbs provider, or a peer with it, for the process that started this one
 pub(crate) fn print_probe(args: &ProviderArgs) -> Result<()> {
-    end_with_parent()?;
+    end_with_parent(args.parent.map_or_else(getppid, Pid::from_raw))?;
     match &args.peer {
         Some(target) => Output::Json.print(&peer_probe::queue_pair(target), String::new),
         None => Output::Json.print(&ProviderProbe::run(), String::new),
     }
 }
 
-/// Ends this process soon after the one that started it, which may be ended while a verb hangs here
-fn end_with_parent() -> Result<()> {
-    let parent = getppid();
+fn own_id() -> String {
+    std::process::id().to_string()
+}
+
+/// Ends this process soon after `parent`, which may be ended while a verb hangs here, or before this one looks for the first time
+fn end_with_parent(parent: Option<Pid>) -> Result<()> {
     let (begins, begun) = mpsc::channel::<()>();
     let watch = move || {
         drop(begins);

@@ -36,3 +36,15 @@ fn a_signal_ends_the_inspection_of_a_provider_that_hangs() {
         eventually(|| !hangs(&child));
     }
 }
+
+/// Regression: the process that asks the driver stayed for ever if the one that had started it ended before it began to look: whoever it
+/// belonged to then was taken for its parent.
+#[test]
+fn the_process_that_asks_a_driver_ends_if_its_parent_has_ended_before() {
+    let folder = Folder::new();
+    let mut command = tool();
+    // Process 1 is not the parent of a process that a test starts.
+    command.args(["provider", "--parent", "1"]).env("RDMA_PROVIDER", folder.pipe("pipe"));
+    let asking = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    assert_code(&asking.finish(), 1);
+}
