@@ -63,7 +63,7 @@ impl<'a> Control<'a> {
     ) -> Result<(), CalibrateError> {
         let mut line = serde_json::to_vec(message).map_err(|_| CalibrateError::NotCalibrate)?;
         line.push(b'\n');
-        let stream = self.stream();
+        let stream = self.stream.get_mut().unwrap_or_else(PoisonError::into_inner);
         let written = async {
             stream.write_all(&line).await?;
             stream.flush().await
@@ -80,10 +80,6 @@ impl<'a> Control<'a> {
     ) -> Result<T, CalibrateError> {
         let line = self.line(runtime, patience).await?;
         serde_json::from_slice(&line).map_err(|_| CalibrateError::NotCalibrate)
-    }
-
-    fn stream(&mut self) -> &mut BufReader<Box<dyn Stream + 'a>> {
-        self.stream.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A line, of which the next call receives the rest if it does not come in time

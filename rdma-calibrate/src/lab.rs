@@ -147,6 +147,31 @@ impl<'a> Lab<'a> {
         Ok(())
     }
 
+    /// Makes objects until one is refused, at most `most`; returns them, and why the next one was refused
+    pub(crate) async fn make_most<T>(
+        &mut self,
+        most: usize,
+        make: impl Fn(&Lab<'_>) -> Result<T, Error>,
+    ) -> Result<(Vec<T>, Option<Error>), CalibrateError> {
+        let mut made = Vec::new();
+        while made.len() < most {
+            match make(self) {
+                Ok(object) => made.push(object),
+                Err(error) => return Ok((made, Some(error))),
+            }
+            self.keep_alive().await?;
+        }
+        Ok((made, None))
+    }
+
+    /// Destroys objects, of which many may take long
+    pub(crate) async fn destroy_all<T>(&mut self, mut made: Vec<T>) -> Result<(), CalibrateError> {
+        while made.pop().is_some() {
+            self.keep_alive().await?;
+        }
+        Ok(())
+    }
+
     /// Waits for something that takes long: the peer would give up a side that says nothing
     pub(crate) async fn rest_for_long(&mut self, duration: Duration) -> Result<(), CalibrateError> {
         let end = self.now() + duration;

@@ -254,11 +254,12 @@ mod tests {
         assert!(differ("rules.ipv4_gid_index", "2", "1"));
         assert!(differ("caps.max_queue_frames", "4096", "4095"));
         assert!(!differ("timing.frame_ns", "446", "445") && differ("timing.frame_ns", "480", "445"));
-        assert!(differ("timing.turns", "2", "1"));
+        assert!(differ("timing.turns", "2", "1") && differ("timing.cores", "1", "0"));
         assert!(!differ("rules.idle_death", "1400s", "1380s") && differ("rules.idle_death", "600s", "1380s"));
+        assert!(differ("timing.cpu", "true", "false"));
     }
 
-    /// Regression: every Mac contradicted the simulator, whose hosts have no processor unless a profile has one.
+    /// Regression: the page of every Mac named `timing.cpu` as a contradiction, because hosts of the simulator have no processor by default.
     ///
     /// Catches also that such a field is confirmed, or missing from the page.
     #[test]

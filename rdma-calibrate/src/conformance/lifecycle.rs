@@ -176,22 +176,16 @@ async fn limited<T>(
     if !body.expectations.limits_are_small {
         return skip("the limits are too high to be reached");
     }
-    let mut made = Vec::new();
-    while made.len() < MOST {
-        match make(body.lab) {
-            Ok(object) => made.push(object),
-            Err(Error { cause: Cause::Exhausted { resource: of, .. }, .. }) if of == resource => break,
-            Err(error) => return Err(error.into()),
-        }
-        body.lab.keep_alive().await?;
+    let (mut made, refused) = body.lab.make_most(MOST, &make).await?;
+    match refused {
+        Some(Error { cause: Cause::Exhausted { resource: of, .. }, .. }) if of == resource => (),
+        None => (),
+        Some(error) => return Err(error.into()),
     }
     ensure!(made.len() >= least as usize, "{} could be made, of {least}", made.len());
     made.pop();
     make(body.lab)?;
-    while made.pop().is_some() {
-        body.lab.keep_alive().await?;
-    }
-    Ok(())
+    Ok(body.lab.destroy_all(made).await?)
 }
 
 /// More objects than any limit of Apple's device

@@ -13,6 +13,7 @@ use crate::error::CalibrateError;
 use crate::findings::CableRates;
 use crate::lab::Lab;
 use crate::message::{Flow, Request};
+
 /// The bytes of the first stream over each cable, after which a longer one may follow.
 const BYTES: usize = 4 << 20;
 /// Cables that carry less than this part of their sum are bounded by something else.

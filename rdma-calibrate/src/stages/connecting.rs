@@ -7,6 +7,7 @@ use rdma_core::{Device, Gid, Transition};
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::station::slot;
+
 /// The rate of a Thunderbolt 4 link.
 const TB4: u64 = 40_000_000_000;
 

@@ -11,6 +11,7 @@ use rdma_sim::profile::Decided;
 use crate::error::CalibrateError;
 use crate::lab::{Lab, nowhere};
 use crate::machine::Path;
+
 const UNCLEAR: &str = "the transition failed otherwise";
 
 /// A transition to RTR that may fail

@@ -13,6 +13,7 @@ use crate::error::CalibrateError;
 use crate::findings::{Goodput, RoundTrips};
 use crate::lab::Lab;
 use crate::message::Flow;
+
 /// The lengths of messages there and back, beside the 8 bytes of the timing.
 const PING_LENS: [usize; 3] = [1024, FRAME, 16 * FRAME];
 /// The bytes of the first stream, after which a longer one may follow.

@@ -11,6 +11,7 @@ use crate::findings::Findings;
 use crate::lab::Lab;
 use crate::message::Request;
 use crate::station::{PATIENCE, Station};
+
 /// Queue pairs that are idle at once, each for another time.
 const PAIRS: u32 = 8;
 /// The longest time without a message.

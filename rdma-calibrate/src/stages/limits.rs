@@ -137,23 +137,13 @@ async fn count<T>(
     most: usize,
     make: impl Fn(&Lab<'_>) -> Result<T, Error>,
 ) -> Result<Result<usize, String>, CalibrateError> {
-    let mut made = Vec::new();
-    let counted = loop {
-        if made.len() >= most {
-            break Err(format!("there are at least {most}"));
-        }
-        match make(lab) {
-            Ok(object) => made.push(object),
-            Err(Error { cause: Cause::Exhausted { .. }, .. }) => break Ok(made.len()),
-            Err(error) => {
-                break Err(format!("after {}, another one failed otherwise: {error}", made.len()));
-            }
-        }
-        lab.keep_alive().await?;
+    let (made, refused) = lab.make_most(most, make).await?;
+    let counted = match refused {
+        None => Err(format!("there are at least {most}")),
+        Some(Error { cause: Cause::Exhausted { .. }, .. }) => Ok(made.len()),
+        Some(error) => Err(format!("after {}, another one failed otherwise: {error}", made.len())),
     };
-    while made.pop().is_some() {
-        lab.keep_alive().await?;
-    }
+    lab.destroy_all(made).await?;
     Ok(counted)
 }
 

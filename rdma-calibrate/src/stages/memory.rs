@@ -7,6 +7,7 @@ use crate::lab::Lab;
 use crate::memory::{ALL_ACCESS, Memory};
 use crate::message::Request;
 use crate::station::{Station, slot};
+
 /// The mapping begins at a page of 16 KiB: no coarser alignment shows.
 const COARSEST: usize = 16 << 10;
 
@@ -56,17 +57,10 @@ pub(super) async fn after_error(lab: &mut Lab<'_>) -> Result<(), CalibrateError>
 
 /// The number of regions that the device has at once, at most `most`
 async fn fitting(lab: &mut Lab<'_>, most: usize) -> Result<usize, CalibrateError> {
-    let mut regions = Vec::new();
-    while regions.len() < most
-        && let Ok(memory) = Memory::register(&lab.device, 0, 4096, ALL_ACCESS)
-    {
-        regions.push(memory);
-        lab.keep_alive().await?;
-    }
+    let register = |lab: &Lab<'_>| Memory::register(&lab.device, 0, 4096, ALL_ACCESS);
+    let (regions, _) = lab.make_most(most, register).await?;
     let count = regions.len();
-    while regions.pop().is_some() {
-        lab.keep_alive().await?;
-    }
+    lab.destroy_all(regions).await?;
     Ok(count)
 }
 

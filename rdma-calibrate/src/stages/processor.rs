@@ -13,6 +13,7 @@ use crate::findings::Findings;
 use crate::lab::Lab;
 use crate::message::Request;
 use crate::station::slot;
+
 const ROUNDS: usize = 5;
 /// Posts in a row, of receives and of sends.
 const POSTS: usize = 32;

@@ -8,6 +8,7 @@ use super::limits::confirm;
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::station::Station;
+
 /// Depths to ask for: each of the known ways to grant answers some of them otherwise.
 const ASKED: [u32; 4] = [1, 64, 2000, 4095];
 

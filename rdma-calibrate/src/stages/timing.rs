@@ -21,6 +21,7 @@ use crate::findings::RoundTrips;
 use crate::lab::Lab;
 use crate::message::{Reply, Request};
 use crate::station::slot;
+
 pub(super) const PINGS: usize = 400;
 const SENDS: usize = 50;
 const RELAYS: usize = 30;

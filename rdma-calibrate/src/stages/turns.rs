@@ -14,6 +14,7 @@ use super::streams::{Room, once};
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::message::Flow;
+
 const FIELD: &str = "timing.turns";
 const RULE: &str = "turns";
 const ROUNDS: usize = 5;

@@ -12,6 +12,7 @@ use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::machine::Path;
 use crate::memory::Memory;
+
 const ROUNDS: usize = 9;
 /// The unit in which memory is registered, and the many pages of a large region.
 const PAGE: usize = 16 << 10;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::machine::ViewOfC;
+
 /// The fields of this stage
 const FIELDS: [&str; 2] = ["rules.completion_events", "rules.large_gid_table"];
 /// The longest GID table that is not large

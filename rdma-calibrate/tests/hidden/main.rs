@@ -181,7 +181,8 @@ fn a_message_is_measured_where_a_post_takes_longer() {
     }
 }
 
-/// Messages of a frame that take less time than a post are sent as fast as they are posted, whatever their own time is.
+/// A device whose messages have one frame at most sends them as fast as the program posts them, if a post takes longer than a message: the time
+/// of the message does not show.
 ///
 /// Catches a bound that is left out, a value beyond it, and bytes that are said to take no time.
 #[test]
