@@ -309,8 +309,8 @@ pub enum ConnectError {
     /// The peer takes no more sessions
     #[error("the peer takes no more sessions")]
     TooManySessions,
-    /// A port connects no queue pairs, whatever port of the peer it is joined to: on Apple's device it is so after several attempts to
-    /// connect that have failed (field reports)
+    /// A port of this side refuses to connect queue pairs with any port of the peer: Apple's device was reported to do so after several
+    /// attempts to connect that had failed
     #[error(
         "the port {port} refuses to connect queue pairs ({error}), and may be wedged: restart this machine"
     )]

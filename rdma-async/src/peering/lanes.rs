@@ -80,7 +80,7 @@ pub(crate) trait DeviceHandle<D>: Send + Sync {
     /// Its calls that may block
     fn calls(&self) -> &Arc<DeviceCalls>;
 
-    /// Notes that a queue of the device takes no more than `frames`, whatever it reports
+    /// Notes that the queues of the device hold at most this number of frames, although the device may report more
     fn note_depth(&self, frames: u32);
 }
 
@@ -223,17 +223,13 @@ impl<D: Device> Lanes<D> {
     /// Posts the receives of the eager lane, as many as the device takes; returns the rest
     pub(crate) fn open(&mut self, leases: Vec<Lease>) -> Result<Vec<Lease>, rdma_core::Error> {
         self.receives = leases.iter().map(|_| None).collect();
-        let mut leases = leases.into_iter();
-        for index in 0..self.receives.len() {
-            let Some(lease) = leases.next() else { break };
-            match self.post_receive(index as u16, lease) {
-                Ok(true) => continue,
-                Ok(false) => {
-                    self.eager_receives.forget_waiting();
-                    self.hardware().port.note_depth(index as u32);
-                    return Ok(self.receives[index].take().into_iter().chain(leases).collect());
-                }
-                Err(error) => return Err(error),
+        let mut leases = leases.into_iter().enumerate();
+        while let Some((index, lease)) = leases.next() {
+            if !self.post_receive(index as u16, lease)? {
+                self.eager_receives.forget_waiting();
+                self.hardware().port.note_depth(index as u32);
+                let refused = self.receives[index].take();
+                return Ok(refused.into_iter().chain(leases.map(|(_, lease)| lease)).collect());
             }
         }
         Ok(Vec::new())

@@ -1,4 +1,4 @@
-//! Sessions over devices whose queues take fewer frames than they report
+//! Sessions over devices that report deeper queues than they have
 
 use std::time::Duration;
 

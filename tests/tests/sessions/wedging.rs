@@ -1,4 +1,4 @@
-//! Meshes of Macs on whose ports a few failed transitions to ready to receive do harm
+//! Sessions of several Macs find their cables without transitions to ready to receive that fail: a few of those wedge a port
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
