@@ -168,15 +168,17 @@ impl<'a> Rows<'a> {
 
     /// Adds a row, and returns whether the output is still read
     pub(super) fn push(&mut self, row: Row) -> Result<bool> {
+        let mut lines = Vec::new();
         // With the first row: a measurement that fails before it prints no table.
-        let head = [NAMES, UNITS].map(|cells| columns(cells.map(str::to_owned)));
-        let text = [row.text(&self.header.dtype)];
-        let text = if self.rows.is_empty() { [&head[..], &text].concat() } else { text.to_vec() };
+        if self.rows.is_empty() {
+            lines.extend([NAMES, UNITS].map(|cells| columns(cells.map(str::to_owned))));
+        }
+        lines.push(row.text(&self.header.dtype));
         self.rows.push(row);
         self.progress.inc(1);
         match self.output {
             Output::Json => Ok(true),
-            Output::Text => print_line(&text.join("\n")),
+            Output::Text => print_line(&lines.join("\n")),
         }
     }
 

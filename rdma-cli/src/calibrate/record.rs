@@ -98,8 +98,7 @@ impl Record {
         }
     }
 
-    fn ended(&self, findings: Findings, why: &str) -> Findings {
-        let mut findings = findings;
+    fn ended(&self, mut findings: Findings, why: &str) -> Findings {
         (findings.simulated, findings.ended) = (self.simulated.clone(), Some(why.to_owned()));
         findings
     }

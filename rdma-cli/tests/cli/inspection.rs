@@ -37,8 +37,8 @@ fn a_signal_ends_the_inspection_of_a_provider_that_hangs() {
     }
 }
 
-/// Regression: the process that asks the driver stayed for ever if the one that had started it ended before it began to look: whoever it
-/// belonged to then was taken for its parent.
+/// Regression: the process that asks the driver took for its parent the process that it belonged to when it first looked. If `tb5` had ended
+/// before, it stayed for ever.
 #[test]
 fn the_process_that_asks_a_driver_ends_if_its_parent_has_ended_before() {
     let folder = Folder::new();

@@ -155,13 +155,11 @@ impl Fault {
         };
         if let Target::Port { device, .. } = &self.target {
             check_device(host, device)?;
-        }
-        if let FaultKind::Cross { with } = &self.kind {
-            check_device(host, with)?;
-            if let Target::Port { device, .. } = &self.target
-                && device == with
-            {
-                return Err(FaultReason::CrossedWithItself);
+            if let FaultKind::Cross { with } = &self.kind {
+                check_device(host, with)?;
+                if device == with {
+                    return Err(FaultReason::CrossedWithItself);
+                }
             }
         }
         self.check_text()

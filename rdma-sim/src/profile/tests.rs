@@ -116,7 +116,7 @@ fn errors_have_the_file_the_line_and_the_remedy() {
         ("format = 1\n[timing]\njitter_ns = { decided = \"measured\" }\n", 3, &["no value"]),
         ("format = 1\n[timing]\njitter_ns = { value = 1, by = 2 }\n", 3, &["jitter_ns.by", "why"]),
         ("format = 1\n[timing]\njitter_ns = { value = 1, decided = \"so\" }\n", 3, &["decided", "measured"]),
-        // Regression: the value was used, although nobody vouches for it.
+        // Regression: the simulator used the value of a field that the file calls undecided.
         (
             "format = 1\n[timing]\njitter_ns = { value = 1, decided = \"undecided\" }\n",
             3,
