@@ -445,16 +445,20 @@ impl<D: Device> Drop for Lanes<D> {
     /// A path that was never handed to a peering has nothing posted but what it owns
     fn drop(&mut self) {
         let Some(hardware) = self.hardware.take() else { return };
-        let (leases, calls) = (self.take_leases(), Arc::clone(&self.calls));
+        let (leases, calls) = (ManuallyDrop::new(self.take_leases()), Arc::clone(&self.calls));
         let hardware = ManuallyDrop::new(hardware);
         self.calls.start(
             DeviceCall::Stop,
-            move || ManuallyDrop::into_inner(hardware).quiesce(),
-            move |outcome| match outcome {
-                Ok(true) => drop(leases),
-                // The device may still write there.
-                Ok(false) => leases.into_iter().for_each(std::mem::forget),
-                Err(_) => calls.abandon(leases),
+            move || {
+                // Otherwise the device may still write there.
+                if ManuallyDrop::into_inner(hardware).quiesce() {
+                    drop(ManuallyDrop::into_inner(leases));
+                }
+            },
+            move |outcome| {
+                if outcome.is_err() {
+                    calls.count_abandoned();
+                }
             },
         );
     }

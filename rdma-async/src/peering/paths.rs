@@ -7,9 +7,9 @@ use rdma_core::session::{LaneConfig, MIN_WINDOW, PathId, PathLoss};
 use rdma_core::{Cause, Device, FRAME, Invalid, Time, Verb};
 
 use super::body::{Body, Effects};
-use super::lanes::{BulkReceive, DeviceHandle, Hardware, Lanes};
+use super::lanes::{DeviceHandle, Lanes};
 use super::request::SCRATCH;
-use super::state::{LostPath, State, StoppingPath, find_stream};
+use super::state::{LostPath, State, StoppingPath, ToStop, find_stream};
 use crate::blocked_call::BlockedCall;
 use crate::device_calls::DeviceCalls;
 use crate::error::{ConnectError, SessionError};
@@ -147,17 +147,17 @@ impl<D: Device> State<D> {
         self.lost_paths.push(LostPath { path, epoch, key, reason, was_proven });
         let Some(hardware) = hardware else { return };
         let hardware = Some((hardware, calls));
-        self.stopping.push(StoppingPath { path, key, hardware, posted, payload });
+        let has_stopped = Arc::default();
+        self.stopping.push(StoppingPath { path, key, hardware, has_stopped, posted, payload });
     }
 
-    /// Takes what the device has to give up for paths that have ended, with the name of each in requests
-    pub(super) fn take_hardware(&mut self) -> Vec<(u32, Hardware<D>, Arc<DeviceCalls>)> {
-        let stopping = self.stopping.iter_mut();
-        stopping
-            .filter_map(|stopping| {
-                stopping.hardware.take().map(|(hardware, calls)| (stopping.key, hardware, calls))
-            })
-            .collect()
+    /// Takes what the device has to give up for paths that have ended
+    pub(super) fn take_hardware(&mut self) -> Vec<ToStop<D>> {
+        let to_stop = |path: &mut StoppingPath<D>| {
+            let (hardware, calls) = path.hardware.take()?;
+            Some(ToStop { key: path.key, hardware, calls, has_stopped: Arc::clone(&path.has_stopped) })
+        };
+        self.stopping.iter_mut().filter_map(to_stop).collect()
     }
 
     /// Whether the device has not given up yet what it has for a path that has ended
@@ -180,13 +180,10 @@ impl<D: Device> State<D> {
         effects: &mut Effects,
     ) {
         let Some(index) = self.stopping.iter().position(|stopping| stopping.key == key) else { return };
-        let StoppingPath { path, posted, payload, .. } = self.stopping.swap_remove(index);
+        let stopping = self.stopping.swap_remove(index);
         self.has_stop = true;
-        let buffers = posted.bulk_receives.iter().filter_map(|receive| match receive {
-            BulkReceive::Payload { buffer, .. } => Some(*buffer),
-            BulkReceive::Trailer { .. } => None,
-        });
-        let buffers = buffers.chain(payload.map(|(buffer, ..)| buffer)).collect::<Vec<_>>();
+        let buffers = stopping.buffers().collect::<Vec<_>>();
+        let StoppingPath { path, posted, .. } = stopping;
         if outcome == Ok(true) {
             effects.drop(posted.leases.into_iter().map(Body::Lease));
             self.frames.stopped(key);

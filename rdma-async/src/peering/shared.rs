@@ -10,12 +10,10 @@ use rdma_core::{Completion, Device, Runtime, Time};
 
 use super::application::{Awaited, Queued};
 use super::body::Effects;
-use super::lanes::Hardware;
 use super::session_state::SessionState;
-use super::state::State;
+use super::state::{State, ToStop};
 use super::stream_state::{StreamKey, StreamState};
 use crate::blocked_call::{BlockedCall, DeviceCall};
-use crate::device_calls::DeviceCalls;
 use crate::error::{OpenError, SendError, SessionError};
 use crate::node_id::NodeId;
 use crate::pool::{Lease, Pool};
@@ -107,8 +105,8 @@ impl<D: Device> PeeringShared<D> {
     }
 
     /// Lets devices give up what they have for paths that have ended, where that may block
-    fn stop_all(&self, hardware: Vec<(u32, Hardware<D>, Arc<DeviceCalls>)>) {
-        for (key, hardware, calls) in hardware {
+    fn stop_all(&self, hardware: Vec<ToStop<D>>) {
+        for ToStop { key, hardware, calls, has_stopped } in hardware {
             let Some(this) = self.this.upgrade() else {
                 // The runtime has dropped its tasks: no other one is kept waiting.
                 self.path_stopped(key, Ok(hardware.quiesce()));
@@ -118,7 +116,11 @@ impl<D: Device> PeeringShared<D> {
             let of_device = Arc::clone(&calls);
             calls.start(
                 DeviceCall::Stop,
-                move || ManuallyDrop::into_inner(hardware).quiesce(),
+                move || {
+                    let is_proven = ManuallyDrop::into_inner(hardware).quiesce();
+                    has_stopped.store(is_proven, Ordering::Release);
+                    is_proven
+                },
                 move |outcome| {
                     if outcome.is_err() {
                         of_device.count_abandoned();

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rdma_core::session::{
@@ -14,7 +15,7 @@ use super::abandoned::Abandoned;
 use super::body::{Body, Effects};
 use super::frames::TransmitFrames;
 use super::incoming::IncomingBuffers;
-use super::lanes::{Hardware, Lanes, Posted};
+use super::lanes::{BulkReceive, Hardware, Lanes, Posted};
 use super::memory_line::MemoryLine;
 use super::outgoing::OutgoingMessage;
 use super::session_state::SessionState;
@@ -101,9 +102,31 @@ pub(super) struct StoppingPath<D: Device> {
     pub(super) key: u32,
     /// What the device has for it, until it is given up elsewhere, without the lock.
     pub(super) hardware: Option<(Hardware<D>, Arc<DeviceCalls>)>,
+    /// Whether it was given up, and that proves that the device has stopped; before the peering is told.
+    pub(super) has_stopped: Arc<AtomicBool>,
     pub(super) posted: Posted,
     /// The payload that the bulk lane has received without its trailer.
     pub(super) payload: Option<(u32, u64, u32)>,
+}
+
+impl<D: Device> StoppingPath<D> {
+    /// The keys of the buffers with receives that the peering does not know the end of, once for each
+    pub(super) fn buffers(&self) -> impl Iterator<Item = u32> {
+        let posted = self.posted.bulk_receives.iter().filter_map(|receive| match receive {
+            BulkReceive::Payload { buffer, .. } => Some(*buffer),
+            BulkReceive::Trailer { .. } => None,
+        });
+        posted.chain(self.payload.map(|(buffer, ..)| buffer))
+    }
+}
+
+/// What a device has to give up for a path that has ended
+pub(super) struct ToStop<D: Device> {
+    /// The name of the path in requests.
+    pub(super) key: u32,
+    pub(super) hardware: Hardware<D>,
+    pub(super) calls: Arc<DeviceCalls>,
+    pub(super) has_stopped: Arc<AtomicBool>,
 }
 
 /// What a peering is made of
@@ -301,9 +324,16 @@ impl<D: Device> State<D> {
 
 impl<D: Device> Drop for State<D> {
     fn drop(&mut self) {
+        // The runtime has ended before it could tell the peering of them.
+        for path in self.stopping.extract_if(.., |path| path.has_stopped.load(Ordering::Acquire)) {
+            self.frames.stopped(path.key);
+            path.buffers().for_each(|buffer| drop(self.incoming.completed(buffer)));
+        }
         self.incoming.forget_posted();
-        // Their devices have not stopped.
-        self.limbo.drain(..).for_each(std::mem::forget);
-        self.stopping.drain(..).flat_map(|stopping| stopping.posted.leases).for_each(std::mem::forget);
+        if !self.stopping.is_empty() {
+            // Their devices have not stopped.
+            self.limbo.drain(..).for_each(std::mem::forget);
+            self.stopping.drain(..).flat_map(|path| path.posted.leases).for_each(std::mem::forget);
+        }
     }
 }

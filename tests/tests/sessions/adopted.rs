@@ -2,11 +2,12 @@
 #![allow(unsafe_code, reason = "an owner of memory promises where its bytes are")]
 
 use std::ops::{Deref, DerefMut};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures::future::join;
+use futures::future::{join, select};
 use rdma_async::time::timeout;
 use rdma_async::{Adopted, MappedBytes, RecvError, SendError, Session};
 use rdma_sim::{Model, Sim, SimDevice};
@@ -266,6 +267,29 @@ impl Drop for Counted {
 
 // SAFETY: the bytes are those of the mapping inside, which stay where they are.
 unsafe impl StableDeref for Counted {}
+
+/// Regression: a simulation that ended while devices gave up paths kept all that was posted there for good, some megabytes each.
+///
+/// Catches an outcome of a teardown that is lost with the task that should have told it.
+#[test]
+fn a_simulation_that_ends_in_the_middle_frees_its_memory() {
+    for (model, len) in [Model::tb5(), Model::tb5_cpu()].iter().flat_map(|model| [(model, 64), (model, MIB)])
+    {
+        let left = Arc::new(AtomicUsize::new(2));
+        for end in [10, 100, 1000] {
+            left.store(2, Ordering::Relaxed);
+            let sim = Sim::new().model(model.clone());
+            on_session(sim, &options(), async |net, Pair { a, b, ab, ba }| {
+                let [from, to] =
+                    [&a, &b].map(|node| node.adopt(Counted(mapped(MIB), Arc::clone(&left))).unwrap());
+                let (lease, place) = (from.lease(0..len).unwrap(), to.lease(0..MIB).unwrap());
+                let exchange = join(ab.send(lease), ba.recv_into(place));
+                select(pin!(exchange), pin!(net.sleep(Duration::from_micros(end)))).await;
+            });
+            assert_eq!(left.load(Ordering::Relaxed), 0, "{len} bytes, {end} µs, {:?}", model.timing);
+        }
+    }
+}
 
 /// Catches memory that is freed under a lease, or never.
 #[test]
