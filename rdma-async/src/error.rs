@@ -44,7 +44,7 @@ pub enum SessionError {
     /// The peer has ended all of its sessions
     #[error("the peer has ended all of its sessions")]
     PeerGone,
-    /// No path to the peer, and no word of it, for the peer timeout
+    /// No path to the peer, and no packet or message from it, for the peer timeout
     #[error("no path to the peer is up, and nothing arrived from it for {0:?}")]
     PeerLost(Duration),
     /// The peer does not keep to the protocol
@@ -309,11 +309,9 @@ pub enum ConnectError {
     /// The peer takes no more sessions
     #[error("the peer takes no more sessions")]
     TooManySessions,
-    /// A port of this side refuses to connect queue pairs with any port of the peer: Apple's device was reported to do so after several
-    /// attempts to connect that had failed
-    #[error(
-        "the port {port} refuses to connect queue pairs ({error}), and may be wedged: restart this machine"
-    )]
+    /// A port of this side is busy and connects no queue pairs: another process has it, or it is wedged, as Apple's device was reported to be
+    /// after several attempts to connect that had failed
+    #[error("the port {port} connects no queue pairs ({error}): {}", error.remedy())]
     Wedged {
         /// The name of the device
         port: String,

@@ -5,6 +5,7 @@ mod control;
 mod first_failures;
 mod inner;
 mod introduction;
+mod link_trust;
 mod options;
 mod pairing;
 mod path;

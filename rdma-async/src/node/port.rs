@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU32;
 use rdma_core::session::LinkId;
 use rdma_core::{Cause, Device, PortState};
 
+use super::link_trust::LinkTrust;
 use super::port_watch::PortWatch;
 use crate::blocked_call::{BlockedCall, DeviceCall};
 use crate::device_calls::DeviceCalls;
@@ -17,7 +18,7 @@ use crate::sync::{AtomicBool, Mutex, Ordering};
 /// Opens a device
 pub(super) type Opener<D> = Box<dyn Fn() -> Result<D, Box<dyn Error + Send + Sync>> + Send + Sync>;
 
-/// Tells the name of the cable that is in a port now, if it is known
+/// Returns the name of the cable that is in a port now, if it is known
 pub(super) type LinkOf = Box<dyn Fn() -> Option<LinkId> + Send + Sync>;
 
 /// How a device is opened, and its cable named
@@ -35,23 +36,10 @@ pub(super) struct Port<D: Device> {
     max_message: AtomicU32,
     /// The most frames that a queue of the device has been found to take.
     depth: Arc<AtomicU32>,
-    /// What is known about the name of the cable.
-    name: Mutex<NameTrust>,
+    pub(super) trust: LinkTrust,
     /// Whether the port was active when it was last asked.
     was_active: AtomicBool,
 }
-
-/// What the name of a cable is worth, as far as attempts to connect have shown
-#[derive(Default)]
-struct NameTrust {
-    /// The name under which the port at the other end was not reached.
-    wrong: Option<LinkId>,
-    /// How often a port was not reached that has another name, or none.
-    trials: u32,
-}
-
-/// How often a port with a named cable is tried with ports that do not have this name: three failures may wedge it.
-const MAX_TRIALS: u32 = 2;
 
 /// An open device, and the queue where everything on it completes; closed off the executor
 pub(super) struct OpenPort<D: Device> {
@@ -89,6 +77,10 @@ impl<D: Device> DeviceHandle<D> for OpenPort<D> {
     }
 
     fn note_depth(&self, frames: u32) {
+        if frames == 0 {
+            // That no queue is so short shows another lack.
+            return;
+        }
         let before = self.depth.fetch_min(frames, Ordering::Relaxed);
         if frames < before {
             tracing::debug!(device = self.device().name(), frames, "a queue takes less than it reports");
@@ -111,7 +103,7 @@ impl<D: Device> Port<D> {
             current: Mutex::new(None),
             max_message: AtomicU32::new(0),
             depth: Arc::new(AtomicU32::new(u32::MAX)),
-            name: Mutex::new(NameTrust::default()),
+            trust: LinkTrust::default(),
             was_active: AtomicBool::new(true),
         }
     }
@@ -119,38 +111,6 @@ impl<D: Device> Port<D> {
     /// The cable, if its name is known
     pub(super) fn link(&self) -> Option<LinkId> {
         self.source.link_of.as_ref().and_then(|link_of| link_of())
-    }
-
-    /// Whether no port was reached that has the same name of its cable
-    pub(super) fn is_misnamed(&self, link: Option<LinkId>) -> bool {
-        link.is_some() && self.name.lock().wrong == link
-    }
-
-    /// Begins to try a port of a peer with this one that does not have the name of its cable, which may be wrong; false if that was done too
-    /// often
-    pub(super) fn begin_trial(&self) -> bool {
-        let mut trust = self.name.lock();
-        let may_try = trust.trials < MAX_TRIALS;
-        trust.trials += u32::from(may_try);
-        may_try
-    }
-
-    /// An attempt that has begun as a trial has failed before the device was asked to reach the peer
-    pub(super) fn take_back_trial(&self) {
-        let mut trust = self.name.lock();
-        trust.trials = trust.trials.saturating_sub(1);
-    }
-
-    /// A port of a peer was reached
-    pub(super) fn on_reached(&self) {
-        *self.name.lock() = NameTrust::default();
-    }
-
-    /// The port at the other end of the cable was not reached under this name
-    pub(super) fn on_wrong_name(&self, link: LinkId) {
-        let mut trust = self.name.lock();
-        trust.trials += 1;
-        trust.wrong = Some(link);
     }
 
     /// The name of the device, or its number in the node if it is not open
@@ -186,6 +146,8 @@ impl<D: Device> Port<D> {
         let device = (self.source.open)().map_err(ConnectError::Open)?;
         let cq = device.create_cq(device.caps().max_cqe)?;
         self.max_message.store(device.caps().max_message, Ordering::Relaxed);
+        // What an earlier handle has refused may have had another reason.
+        self.depth.store(u32::MAX, Ordering::Relaxed);
         let is_watched = device.watch_port(Arc::clone(watch).into());
         let (calls, depth) = (Arc::clone(&self.calls), Arc::clone(&self.depth));
         let opened = Arc::new(OpenPort { opened: Some((cq, device)), calls, depth, is_watched });
@@ -235,7 +197,7 @@ impl<D: Device> Port<D> {
         };
         if self.was_active.swap(is_active, Ordering::Relaxed) && !is_active {
             // Another cable may be plugged in.
-            self.on_reached();
+            self.trust.forget();
         }
         is_active
     }

@@ -15,7 +15,7 @@ use rdma_core::{
     SendRequest, Sge, Teardown, WrId, frames,
 };
 
-use super::post_queue::{PostQueue, is_full};
+use super::post_queue::{Post, PostQueue, Refused};
 use super::request::Request;
 use crate::blocked_call::DeviceCall;
 use crate::device_calls::DeviceCalls;
@@ -61,7 +61,21 @@ pub(crate) struct Hardware<D: Device> {
     port: Arc<dyn DeviceHandle<D>>,
 }
 
+/// What the device has for a path that has not ended; beside other fields that are borrowed
+fn live<D: Device>(hardware: &Option<Hardware<D>>) -> &Hardware<D> {
+    hardware.as_ref().expect("the path has not ended")
+}
+
 impl<D: Device> Hardware<D> {
+    /// The error of a request that the device has refused, after what it shows about the queue was noted
+    #[cold]
+    fn note(&self, refused: Refused) -> rdma_core::Error {
+        if let Some(depth) = refused.depth {
+            self.port.note_depth(depth);
+        }
+        refused.error
+    }
+
     /// Destroys both queue pairs and deregisters the memory; whether one or the other proves that the device has stopped
     pub(super) fn quiesce(mut self) -> bool {
         let destroyed = [self.eager.destroy(), self.bulk.destroy()];
@@ -135,7 +149,7 @@ impl<D: Device> Lanes<D> {
 
     #[inline]
     fn hardware(&self) -> &Hardware<D> {
-        self.hardware.as_ref().expect("the path has not ended")
+        live(&self.hardware)
     }
 
     #[inline]
@@ -242,8 +256,10 @@ impl<D: Device> Lanes<D> {
         let place = &mut self.receives[index as usize];
         debug_assert!(place.is_none(), "the number is free");
         *place = Some(lease);
-        let hardware = self.hardware.as_ref().expect("the path has not ended");
-        self.eager_receives.push(id, sge, 1, |id, sge| post_recv::<D>(&hardware.eager, id, sge))
+        let hardware = live(&self.hardware);
+        let request = Post { id, sge, least: 1, depth: 0 };
+        let pushed = self.eager_receives.push(request, |id, sge| post_recv::<D>(&hardware.eager, id, sge));
+        pushed.map_err(|refused| hardware.note(refused))
     }
 
     /// The frame of a completed receive of the eager lane
@@ -287,15 +303,13 @@ impl<D: Device> Lanes<D> {
         depth: u32,
     ) -> Result<(), rdma_core::Error> {
         let id = Request::BulkReceive.wr_id(self.key);
-        let hardware = self.hardware.as_ref().expect("the path has not ended");
+        let hardware = live(&self.hardware);
+        let request = Post { id, sge, least, depth };
         let pushed =
-            self.bulk_receives_posted.push(id, sge, least, |id, sge| post_recv::<D>(&hardware.bulk, id, sge));
-        match pushed {
-            Ok(_) => self.bulk_receives.push_back(receive),
-            Err(error) if is_full(&error) => hardware.port.note_depth(depth),
-            Err(_) => (),
-        }
-        pushed.map(drop)
+            self.bulk_receives_posted.push(request, |id, sge| post_recv::<D>(&hardware.bulk, id, sge));
+        pushed.map_err(|refused| hardware.note(refused))?;
+        self.bulk_receives.push_back(receive);
+        Ok(())
     }
 
     /// Whether receives of the bulk lane wait for room
@@ -306,8 +320,9 @@ impl<D: Device> Lanes<D> {
     /// A request has completed: posts requests of its queue that wait, as far as there is room, and returns how many
     #[inline]
     pub(super) fn make_room(&mut self, request: Request) -> Result<usize, rdma_core::Error> {
-        let Some(Hardware { eager, bulk, .. }) = &self.hardware else { return Ok(0) };
-        match request {
+        let Some(hardware) = &self.hardware else { return Ok(0) };
+        let Hardware { eager, bulk, .. } = hardware;
+        let made = match request {
             Request::Packet(_) => self.eager_sends.completed(|id, sge| post_send::<D>(eager, id, sge)),
             Request::Receive(_) => self.eager_receives.completed(|id, sge| post_recv::<D>(eager, id, sge)),
             Request::BulkReceive => {
@@ -316,7 +331,8 @@ impl<D: Device> Lanes<D> {
             Request::BulkPayload(_) | Request::BulkTrailer => {
                 self.bulk_sends_posted.completed(|id, sge| post_send::<D>(bulk, id, sge))
             }
-        }
+        };
+        made.map_err(|refused| hardware.note(refused))
     }
 
     /// The oldest receive of the bulk lane, which has completed
@@ -339,8 +355,10 @@ impl<D: Device> Lanes<D> {
     ) -> Result<(), rdma_core::Error> {
         let sge = self.pool().sge(lease, 0, len);
         let id = Request::Packet(frame).wr_id(self.key);
-        let hardware = self.hardware.as_ref().expect("the path has not ended");
-        self.eager_sends.push(id, sge, 1, |id, sge| post_send::<D>(&hardware.eager, id, sge)).map(drop)
+        let hardware = live(&self.hardware);
+        let request = Post { id, sge, least: 1, depth: 0 };
+        let pushed = self.eager_sends.push(request, |id, sge| post_send::<D>(&hardware.eager, id, sge));
+        pushed.map(drop).map_err(|refused| hardware.note(refused))
     }
 
     /// Sends `len` bytes at `offset` of the message with number `message`
@@ -360,13 +378,10 @@ impl<D: Device> Lanes<D> {
 
     /// Posts a send, or lets it wait for others; if the device takes none, its queue holds at most `depth` frames
     fn push_bulk_send(&mut self, id: WrId, sge: Sge, depth: u32) -> Result<(), rdma_core::Error> {
-        let hardware = self.hardware.as_ref().expect("the path has not ended");
-        let pushed =
-            self.bulk_sends_posted.push(id, sge, 1, |id, sge| post_send::<D>(&hardware.bulk, id, sge));
-        if pushed.as_ref().is_err_and(is_full) {
-            hardware.port.note_depth(depth);
-        }
-        pushed.map(drop)
+        let hardware = live(&self.hardware);
+        let request = Post { id, sge, least: 1, depth };
+        let pushed = self.bulk_sends_posted.push(request, |id, sge| post_send::<D>(&hardware.bulk, id, sge));
+        pushed.map(drop).map_err(|refused| hardware.note(refused))
     }
 
     /// Notes that the bytes of `message` have been sent; false if others were posted before
@@ -382,7 +397,7 @@ impl<D: Device> Lanes<D> {
         let at = place as usize * PLACE;
         let trailers = self.trailers.as_mut().expect("a path that has not stopped has places");
         trailers.write_at(at, trailer);
-        let registrations = &self.hardware.as_ref().expect("the path has not ended").registrations;
+        let registrations = &live(&self.hardware).registrations;
         let sge = registrations[0].0.sge(trailers, at, trailer.len());
         self.push_bulk_send(Request::BulkTrailer.wr_id(self.key), sge, 0)?;
         self.trailer_sends += 1;

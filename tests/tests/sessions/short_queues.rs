@@ -1,14 +1,17 @@
 //! Sessions over devices that report deeper queues than they have
 
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::join;
 use rdma_async::time::timeout;
 use rdma_async::{ConnectError, Error, Session};
-use rdma_core::{Cause, Invalid};
+use rdma_core::{Cause, Invalid, Verb};
 use rdma_sim::rules::{QueueGrant, QueueReadBack};
 use rdma_sim::{Model, Net, Sim, SimDevice};
-use rdma_tests::{Pair, connected, message, options, try_connected};
+use rdma_tests::{Hooks, Pair, connect, connected, hooked_node, message, options, try_connected};
 
 const READ_BACKS: [QueueReadBack; 3] = [QueueReadBack::Accepted, QueueReadBack::Asked, QueueReadBack::Limit];
 /// The length of the messages, and how many of them go at once in each direction
@@ -103,4 +106,39 @@ fn a_queue_that_is_too_short_for_a_path_is_an_error() {
             assert!(is_short, "{frames} {read_back:?}: {error}");
         });
     }
+}
+
+/// Refuses the first receive of a queue pair that has none, once it is told to
+#[derive(Default)]
+struct Once {
+    is_due: AtomicBool,
+    used: Mutex<BTreeSet<u32>>,
+}
+
+impl Hooks for Once {
+    fn post_recv(&self, qp: u32) -> Result<(), Error> {
+        if self.used.lock().unwrap().insert(qp) && self.is_due.swap(false, Ordering::Relaxed) {
+            return Err(Error::new(Verb::PostRecv, Cause::QueueFull));
+        }
+        Ok(())
+    }
+}
+
+/// Regression: a device that was short of memory for a moment, which has the same error number, had queues without any room for the rest of the
+/// node's life: no path was made again.
+#[test]
+fn one_refused_receive_costs_one_path_at_most() {
+    Sim::new().run(async |net| {
+        let hooks = Arc::<Once>::default();
+        let [a, b] = ["a", "b"].map(|host| hooked_node(&net, host, &hooks, &options()));
+        let (ab, ba) = connect(&a, &b).await.unwrap();
+        hooks.is_due.store(true, Ordering::Relaxed);
+        // The lane for long messages gets its first receive, that of a keep-alive.
+        net.sleep(Duration::from_mins(2)).await;
+        assert!(!hooks.is_due.load(Ordering::Relaxed), "a receive was refused");
+        let (sent, got) = join(ab.send_bytes(&message(1, 3 << 20)), ba.recv()).await;
+        sent.unwrap();
+        assert!(*got.unwrap().unwrap() == message(1, 3 << 20));
+        assert!(ab.snapshot().paths[0].counts.made <= 2);
+    });
 }

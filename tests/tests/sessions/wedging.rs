@@ -170,18 +170,24 @@ fn a_cable_to_a_mac_without_a_session_wedges_no_port() {
     }
 }
 
-/// Catches an error that names the cable of another port instead of the port that is wedged.
+/// Catches an error that names the cable of another port instead of the port that is wedged, and one whose only remedy is a restart although another
+/// process may have the port.
 #[test]
-fn a_wedged_port_is_named() {
-    let mut model = Model::tb5();
-    model.rules.failed_rtr_wedges = Some(0);
-    Sim::new().model(model).run(async |net| {
-        let [a, b] = ["a", "b"].map(|host| rdma_tests::node(&net, host, &options()));
-        let (to_b, to_a) = tokio::io::duplex(1024);
-        let (connected, served) = join(a.connect(to_b), b.serve(to_a)).await;
-        assert!(connected.is_err());
-        let error = served.unwrap_err();
-        let is_named = matches!(&error, ConnectError::Wedged { port, error } if port == rdma_tests::DEVICE && error.cause == Cause::Busy);
-        assert!(is_named && error.to_string().contains("restart"), "{error}");
-    });
+fn a_busy_port_is_named() {
+    let mut wedged = Model::tb5();
+    wedged.rules.failed_rtr_wedges = Some(0);
+    let taken = Sim::new().faults("at 0s b:rdma_en2 busy".parse().unwrap());
+    for sim in [Sim::new().model(wedged), taken] {
+        sim.run(async |net| {
+            net.sleep(Duration::from_micros(1)).await;
+            let [a, b] = ["a", "b"].map(|host| rdma_tests::node(&net, host, &options()));
+            let (to_b, to_a) = tokio::io::duplex(1024);
+            let (connected, served) = join(a.connect(to_b), b.serve(to_a)).await;
+            assert!(connected.is_err());
+            let error = served.unwrap_err();
+            let is_named = matches!(&error, ConnectError::Wedged { port, error } if port == rdma_tests::DEVICE && error.cause == Cause::Busy);
+            let text = error.to_string();
+            assert!(is_named && text.contains("end the process") && text.contains("restart"), "{text}");
+        });
+    }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use rdma_core::session::{ControlMessage, HelloError, Offer, PathEnd, PathId, Side};
-use rdma_core::{Cause, Device};
+use rdma_core::session::{ControlMessage, HelloError, LinkId, Offer, PathEnd, PathId, Side};
+use rdma_core::{Cause, Device, Time};
 
 use super::{Control, Making, PathState, is_unreachable};
 use crate::blocked_call::DeviceCall;
@@ -23,6 +23,17 @@ fn make<D: Device>(
 ) -> Making<D> {
     let (calls, node) = (Arc::clone(&node.ports[port].calls), Arc::clone(node));
     Box::pin(async move { calls.run(call, move || make(&node)).await? })
+}
+
+/// Notes what became of an attempt to answer an offer with this name of its cable on a port
+fn note_attempt<D: Device>(port: &Port<D>, link: Option<LinkId>, error: Option<&ConnectError>) {
+    match (error, link) {
+        (None, _) => port.trust.forget(),
+        (Some(error), Some(link)) if is_unreachable(error) && port.link() == Some(link) => {
+            port.trust.on_wrong_name(link);
+        }
+        _ => (),
+    }
 }
 
 impl<D: Device> Control<D> {
@@ -91,9 +102,15 @@ impl<D: Device> Control<D> {
             Ok(port) => port,
             Err(error) => return self.refuse(index, error),
         };
-        if self.is_trial(&offer, port) && !self.node.ports[port].begin_trial() {
-            return self.refuse(index, self.no_path());
-        }
+        let found = &self.node.ports[port];
+        // It would try what the name of the cable does not show.
+        let trial = match offer.link.is_none() && found.link().is_some() {
+            true => match found.trust.begin_trial() {
+                None => return self.refuse(index, self.no_path()),
+                trial => trial,
+            },
+            false => None,
+        };
         self.paths[index] = PathState::Answering { offer, port };
         let (peer_timeout, transport, none) = (self.peer_timeout, offer.transport, self.no_path());
         let fragment = self.bulk_fragment();
@@ -101,7 +118,13 @@ impl<D: Device> Control<D> {
             if node.open_port(port)?.device().caps().transport != transport {
                 return Err(none);
             }
-            PreparedPath::new(node, path, port, epoch, fragment)?.connect(&theirs, peer_timeout)
+            let prepared = PreparedPath::new(node, path, port, epoch, fragment)?;
+            if let Some(trial) = trial {
+                trial.count();
+            }
+            let made = prepared.connect(&theirs, peer_timeout);
+            note_attempt(&node.ports[port], offer.link, made.as_ref().err());
+            made
         }));
         Ok(())
     }
@@ -123,7 +146,8 @@ impl<D: Device> Control<D> {
     fn find_port(&self, offer: &Offer) -> Result<usize, ConnectError> {
         let (ports, Offer { link, .. }) = (&self.node.ports, *offer);
         let asked = offer.port as usize;
-        let is_joined = |port: &Port<D>| link.is_some() && port.link() == link && !port.is_misnamed(link);
+        let is_joined =
+            |port: &Port<D>| link.is_some() && port.link() == link && !port.trust.is_misnamed(link);
         let joined = ports.iter().position(is_joined);
         let is_open = |port: &Port<D>| match port.link() {
             None => true,
@@ -154,27 +178,7 @@ impl<D: Device> Control<D> {
             .any(|route| route.port == port && !Arc::ptr_eq(&route.peering, &self.peering))
     }
 
-    /// Whether an attempt to answer on a port would try what the name of its cable does not show
-    fn is_trial(&self, offer: &Offer, port: usize) -> bool {
-        offer.link.is_none() && self.node.ports[port].link().is_some()
-    }
-
-    /// Notes what became of an attempt to answer on a port, for what the name of its cable is worth
-    fn note_attempt(&self, offer: &Offer, port: usize, error: Option<&ConnectError>) {
-        let (is_trial, port) = (self.is_trial(offer, port), &self.node.ports[port]);
-        let has_missed =
-            |error: &ConnectError| is_unreachable(error) && !matches!(error, ConnectError::NoPath { .. });
-        match (error, offer.link) {
-            (None, _) => port.on_reached(),
-            (Some(error), Some(link)) if has_missed(error) && port.link() == Some(link) => {
-                port.on_wrong_name(link)
-            }
-            (Some(error), None) if is_trial && !has_missed(error) => port.take_back_trial(),
-            _ => (),
-        }
-    }
-
-    /// What the device did for a path is done
+    /// Handles the outcome of a call of a device for a path
     pub(super) fn on_made(
         &mut self,
         index: usize,
@@ -197,7 +201,7 @@ impl<D: Device> Control<D> {
                 }
                 // Nothing was tried with the peer.
                 Err(error) if self.is_short_of_objects(Some(&error)) => {
-                    self.paths[index] = PathState::Down { from: now + RETRY_INTERVAL };
+                    self.pause(index);
                     Ok(())
                 }
                 Err(error) => {
@@ -205,7 +209,7 @@ impl<D: Device> Control<D> {
                         matches!(&error, ConnectError::Device(error) if error.cause == Cause::PortDown);
                     if is_down && self.first.is_none() && self.node.ports[index].current().is_some() {
                         self.pairings[index].on_unplug();
-                        self.paths[index] = PathState::Down { from: now + RETRY_INTERVAL };
+                        self.pause(index);
                     } else {
                         self.retry_later(index, false);
                     }
@@ -227,13 +231,11 @@ impl<D: Device> Control<D> {
                 }
                 Ok(())
             }
-            PathState::Answering { offer, port } if self.is_short_of_objects(made.as_ref().err()) => {
-                self.note_attempt(&offer, port, made.as_ref().err());
+            PathState::Answering { offer, .. } if self.is_short_of_objects(made.as_ref().err()) => {
                 self.paths[index] = PathState::Waiting { offer, from: now + RETRY_INTERVAL };
                 Ok(())
             }
             PathState::Answering { offer, port } => {
-                self.note_attempt(&offer, port, made.as_ref().err());
                 let opened = made.and_then(|prepared| {
                     let end = prepared.end();
                     let window = self.open(index, prepared, &offer.end, port)?;
@@ -252,6 +254,18 @@ impl<D: Device> Control<D> {
                 Ok(())
             }
         }
+    }
+
+    /// Lets a path rest that has tried nothing
+    fn pause(&mut self, index: usize) {
+        let now = self.now();
+        for path in &mut self.paths {
+            // It has waited for the port of the peer that this one has tried. Others have times of their own, or two would wake each other.
+            if let PathState::Down { from: from @ Time::MAX } = path {
+                *from = now;
+            }
+        }
+        self.paths[index] = PathState::Down { from: now + RETRY_INTERVAL };
     }
 
     /// Hands a path with connected queue pairs to the peering
