@@ -30,6 +30,8 @@ struct Shown {
     backend: &'static str,
     name: String,
     age_seconds: f64,
+    /// How often the bytes of a message are copied between two processes
+    copies: u32,
     hosts: Vec<HostShown>,
     faults: Vec<FaultOutcome>,
 }
@@ -147,6 +149,7 @@ fn show(fabric: &SharedFabric, output: Output) -> anyhow::Result<()> {
         name: fabric.name().to_owned(),
         hosts: hosts.collect(),
         age_seconds: age(fabric),
+        copies: SharedFabric::COPIES,
         faults: faults_of(fabric),
     };
     output.print(&shown, || text(&shown))
@@ -163,7 +166,10 @@ fn text(shown: &Shown) -> String {
             [host.host.clone(), pids.clone(), port.device.clone(), peer, messages, bytes, stalls]
         })
     });
-    let mut lines = vec![format!("fabric {}, {:.1} s old", shown.name, shown.age_seconds)];
+    let mut lines = vec![format!(
+        "fabric {}, {:.1} s old; between processes bytes are copied {} times",
+        shown.name, shown.age_seconds, shown.copies
+    )];
     lines.push(table(std::iter::once(heading).chain(rows)));
     for FaultOutcome { fault, fired } in &shown.faults {
         lines.push(format!("fault {fault}{}", if *fired { "" } else { " (not yet)" }));

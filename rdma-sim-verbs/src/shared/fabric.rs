@@ -72,6 +72,11 @@ impl SharedFabric {
     /// The most processes of a host
     pub const MAX_PROCESSES: usize = segment::MAX_PROCESSES;
 
+    /// How often the bytes of a message are copied between two processes: into shared memory, and out of it at the same time
+    ///
+    /// One copy by the kernel is slower, see the README of this crate.
+    pub const COPIES: u32 = 2;
+
     /// Enters the fabric called `name`, or makes it
     ///
     /// # Errors
