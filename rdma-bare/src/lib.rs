@@ -35,7 +35,7 @@ use std::ops::Range;
 use rdma_arena::Arena;
 use rdma_core::{
     Cause, Completion, CompletionQueue, Device, Error, MemoryRegion, Opcode, QpInit, QueuePair, RecvRequest,
-    SendOp, SendRequest, Sge, Teardown, Verb, WrId,
+    SendOp, SendRequest, Sge, Status, Teardown, Verb, WrId,
 };
 
 type Qp<D> = <<D as Device>::Cq as CompletionQueue>::Qp;
@@ -224,11 +224,15 @@ impl<D: Device> BareQp<D> {
 
     fn take(&mut self, completion: &Completion) -> Completion {
         let names_it = |posted: &Posted| posted.id == completion.id && posted.opcode == completion.opcode;
-        if let Some(at) = self.posted.iter().position(names_it) {
-            // The oldest of that name: completions come in the order of the posts.
-            self.posted.remove(at);
-        }
-        *completion
+        // A completion with an error need not name the kind of its request.
+        let may_name_it =
+            |posted: &Posted| posted.id == completion.id && completion.status != Status::Success;
+        let mut posted = self.posted.iter();
+        let named = posted.position(names_it).or_else(|| self.posted.iter().position(may_name_it));
+        let Some(at) = named else { return *completion };
+        // The oldest of that name: completions come in the order of the posts.
+        let Posted { opcode, .. } = self.posted.remove(at);
+        Completion { opcode, ..*completion }
     }
 
     /// The next completion of a receive; completions of sends are discarded

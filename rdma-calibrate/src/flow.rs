@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use rdma_async::time::sleep;
-use rdma_core::{Cause, Error, Opcode, Runtime, Time, Verb};
+use rdma_core::{Cause, Error, Runtime, Time, Verb};
 
 use crate::error::CalibrateError;
 use crate::message::Flow;
@@ -59,20 +59,20 @@ impl Flow {
                 }
             }
             // A send that completes before its message has left still takes its place in the queue.
-            let completed = if is_full && posted == sent {
-                let Some(completed) = station.completed_now()? else {
+            let is_receive = if is_full && posted == sent {
+                let Some(is_receive) = station.receive_completed_now()? else {
                     if runtime.now() - progress >= PATIENCE {
                         return Err(Error::new(Verb::PostSend, Cause::QueueFull).into());
                     }
                     moment(&*runtime).await;
                     continue;
                 };
-                completed
+                is_receive
             } else {
-                station.next_completed().await?
+                station.next_is_receive().await?
             };
             progress = runtime.now();
-            if completed != Opcode::Recv {
+            if !is_receive {
                 sent += 1;
                 continue;
             }

@@ -12,7 +12,7 @@ use rdma_core::{AnyDevice, Cause, Device as _, Error, PortState, Runtime, Transi
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::calls::Calls;
-use crate::conformance::acts::{Act, Acted, Queues, Refusal};
+use crate::conformance::acts::{Act, Acted, End, MAX_MEMORY, Queues, Refusal};
 use crate::control::Control;
 use crate::error::CalibrateError;
 use crate::flow::arrivals;
@@ -24,8 +24,6 @@ use crate::watched::open_watched;
 
 /// The time for which the asking side may be busy with itself; while it waits for longer, it sends [`Request::Alive`].
 const IDLE: Duration = Duration::from_mins(2);
-/// The most memory of all queue pairs together, in bytes.
-const MAX_MEMORY: usize = 64 << 20;
 /// Between the completion of a relay's send and the post of its receive.
 const RELAY_PAUSE: Duration = Duration::from_micros(50);
 
@@ -164,6 +162,12 @@ impl Answers<'_> {
         self.station.as_mut().ok_or(CalibrateError::NotCalibrate)
     }
 
+    /// The bytes that stations leave of the memory of all queue pairs
+    fn memory_left(&self) -> usize {
+        let used: usize = self.resting.iter().chain(&self.station).map(Station::memory_len).sum();
+        MAX_MEMORY.saturating_sub(used)
+    }
+
     /// Does what has to be done before the asking side begins
     fn prepare(&mut self, request: Request) -> Result<(), CalibrateError> {
         match request {
@@ -200,9 +204,8 @@ impl Answers<'_> {
             Request::Make { cable, frames, len } => {
                 self.station = None;
                 let device = self.device(cable)?;
-                let used: usize = self.resting.iter().map(Station::memory_len).sum();
-                let len = len.min(MAX_MEMORY.saturating_sub(used));
-                let station = Station::new(self.calls.runtime(), &device, frames, len)?;
+                let len = len.min(self.memory_left().saturating_sub(self.queues.memory_len()));
+                let station = Station::bounded(self.calls.runtime(), &device, frames, len)?;
                 let address = station.address();
                 self.station = Some(station);
                 return Ok(Reply::Made { address });
@@ -285,6 +288,15 @@ impl Answers<'_> {
         if let Act::Modify { to: Transition::Error } = act {
             return Err(Refusal::Unexpected("this side sets no queue pair to the error state".to_owned()));
         }
-        self.queues.act(&self.device, &**self.calls.runtime(), &mut self.transitions, qp, act).await
+        let memory = self.memory_left();
+        let end = End {
+            memory,
+            // A client that streams overruns no completion queue, whatever the device accepts.
+            requests: self.device.caps().max_cqe as usize,
+            device: &self.device,
+            runtime: &**self.calls.runtime(),
+            transitions: &mut self.transitions,
+        };
+        self.queues.act(end, qp, act).await
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rdma_async::time::timeout;
 use rdma_core::{
-    AnyCompletionQueue, AnyDevice, AnyQueuePair, Completion, CompletionQueue as _, Device as _, Error,
-    Invalid, Opcode, QpAddress, QpCapacity, QpInit, Qpn, QueuePair as _, RecvRequest, Rkey, Runtime, SendOp,
+    AnyCompletionQueue, AnyDevice, AnyQueuePair, Cause, Completion, CompletionQueue as _, Device as _, Error,
+    Invalid, QpAddress, QpCapacity, QpInit, Qpn, QueuePair as _, RecvRequest, Rkey, Runtime, SendOp,
     SendRequest, Sge, Status, Transition, Verb, WrId,
 };
 
@@ -28,7 +28,10 @@ pub(crate) struct Station {
     qp: AnyQueuePair,
     cq: Arc<AnyCompletionQueue>,
     memory: Vec<Memory>,
-    next: u64,
+    receives: Requests,
+    sends: Requests,
+    /// The most requests that may await their completion; `None` for as many as the device accepts
+    most: Option<u64>,
     stashed: VecDeque<Completion>,
     device: Arc<AnyDevice>,
     runtime: Arc<dyn Runtime>,
@@ -41,9 +44,20 @@ impl Station {
         frames: u32,
         len: usize,
     ) -> Result<Self, Error> {
-        let depth = device.caps().max_cqe.min(4096);
-        let cq = Arc::new(device.create_cq(depth)?);
+        let cq = Arc::new(device.create_cq(completions(device))?);
         Self::on(runtime, device, cq, frames, len)
+    }
+
+    /// As [`new`](Self::new), for requests of the peer: it posts no more than the completion queue holds, whatever the device accepts
+    pub(crate) fn bounded(
+        runtime: &Arc<dyn Runtime>,
+        device: &Arc<AnyDevice>,
+        frames: u32,
+        len: usize,
+    ) -> Result<Self, Error> {
+        let mut station = Self::new(runtime, device, frames, len)?;
+        station.most = Some(completions(device).into());
+        Ok(station)
     }
 
     /// Another one that completes to the same queue; completions are taken by either
@@ -65,7 +79,9 @@ impl Station {
             qp,
             cq,
             memory: vec![memory],
-            next: 0,
+            receives: Requests::default(),
+            sends: Requests::default(),
+            most: None,
             stashed: VecDeque::new(),
             device: Arc::clone(device),
             runtime: Arc::clone(runtime),
@@ -116,11 +132,22 @@ impl Station {
     }
 
     fn post_recv(&mut self, sgl: &[Sge]) -> Result<(), Error> {
-        self.next += 1;
-        let request = RecvRequest { id: WrId(self.next), sgl };
+        self.require_room(Verb::PostRecv)?;
+        let request = RecvRequest { id: id_of(self.receives.next(), RECEIVE), sgl };
         // SAFETY: `&mut self` excludes another post. The memory stays registered until the queue pair is destroyed, and only the device
         // touches it; if the queue pair does not prove that the device has stopped, the region does, or the memory stays mapped.
-        unsafe { self.qp.post_recv(&request) }
+        unsafe { self.qp.post_recv(&request) }?;
+        self.receives.posted += 1;
+        Ok(())
+    }
+
+    /// Fails as a full queue does, if no more requests may await their completion
+    fn require_room(&self, verb: Verb) -> Result<(), Error> {
+        let awaited = self.receives.awaited() + self.sends.awaited();
+        match self.most {
+            Some(most) if awaited >= most => Err(Error::new(verb, Cause::QueueFull)),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn send(&mut self, len: usize) -> Result<WrId, Error> {
@@ -154,11 +181,12 @@ impl Station {
     }
 
     fn post(&mut self, op: SendOp, sgl: &[Sge], signaled: bool) -> Result<WrId, Error> {
-        self.next += 1;
-        let id = WrId(self.next);
+        self.require_room(Verb::PostSend)?;
+        let id = id_of(self.sends.next(), SEND);
         let request = SendRequest { id, op, sgl, signaled };
         // SAFETY: as for receives; sends may share memory, which nothing writes.
         unsafe { self.qp.post_send(&request) }?;
+        self.sends.posted += 1;
         Ok(id)
     }
 
@@ -189,7 +217,7 @@ impl Station {
 
     /// The next send that completes, by the name under which it was posted
     pub(crate) async fn sent_name(&mut self) -> Result<WrId, CalibrateError> {
-        let completion = self.completion(|opcode| opcode != Opcode::Recv).await?;
+        let completion = self.completion(|id| !is_receive(id)).await?;
         succeeded(completion.status)?;
         Ok(completion.id)
     }
@@ -202,7 +230,7 @@ impl Station {
 
     /// The status of the next receive that completes
     pub(crate) async fn receive_status(&mut self) -> Result<Status, CalibrateError> {
-        Ok(self.completion(|opcode| opcode == Opcode::Recv).await?.status)
+        Ok(self.completion(is_receive).await?.status)
     }
 
     /// The queue pair that the next completion names
@@ -212,33 +240,40 @@ impl Station {
         Ok(completion.qpn)
     }
 
-    /// The kind of the request that completes next, with success
-    pub(crate) async fn next_completed(&mut self) -> Result<Opcode, CalibrateError> {
+    /// Whether the request that completes next, with success, is a receive
+    pub(crate) async fn next_is_receive(&mut self) -> Result<bool, CalibrateError> {
         let completion = self.completion(|_| true).await?;
         succeeded(completion.status)?;
-        Ok(completion.opcode)
+        Ok(is_receive(completion.id))
     }
 
-    /// The kind of the request that has completed with success, if one has
-    pub(crate) fn completed_now(&mut self) -> Result<Option<Opcode>, CalibrateError> {
+    /// Whether the request that has completed with success is a receive, if one has
+    pub(crate) fn receive_completed_now(&mut self) -> Result<Option<bool>, CalibrateError> {
         let mut out = [Completion::default()];
         let completion = match self.stashed.pop_front() {
             Some(completion) => completion,
             None => match self.cq.poll(&mut out)? {
                 0 => return Ok(None),
-                _ => out[0],
+                _ => self.note(out[0]),
             },
         };
         succeeded(completion.status)?;
-        Ok(Some(completion.opcode))
+        Ok(Some(is_receive(completion.id)))
     }
 
     pub(crate) fn runtime(&self) -> &Arc<dyn Runtime> {
         &self.runtime
     }
 
-    async fn completion(&mut self, is_wanted: fn(Opcode) -> bool) -> Result<Completion, CalibrateError> {
-        if let Some(at) = self.stashed.iter().position(|completion| is_wanted(completion.opcode)) {
+    /// Counts a completion that was polled
+    fn note(&mut self, completion: Completion) -> Completion {
+        let requests = if is_receive(completion.id) { &mut self.receives } else { &mut self.sends };
+        requests.completed = requests.completed.max(completion.id.0 >> 1);
+        completion
+    }
+
+    async fn completion(&mut self, is_wanted: fn(WrId) -> bool) -> Result<Completion, CalibrateError> {
+        if let Some(at) = self.stashed.iter().position(|completion| is_wanted(completion.id)) {
             return Ok(self.stashed.remove(at).expect("it was just found"));
         }
         let runtime = Arc::clone(&self.runtime);
@@ -249,10 +284,11 @@ impl Station {
                 return Err(CalibrateError::Silent(PATIENCE));
             };
             polled?;
-            if is_wanted(out[0].opcode) {
-                return Ok(out[0]);
+            let completion = self.note(out[0]);
+            if is_wanted(completion.id) {
+                return Ok(completion);
             }
-            self.stashed.push_back(out[0]);
+            self.stashed.push_back(completion);
         }
     }
 }
@@ -262,6 +298,44 @@ impl Drop for Station {
         // The regions are dropped afterwards, and prove that the device has stopped where the queue pair does not.
         let _ = self.qp.destroy();
     }
+}
+
+/// Requests of one kind: those of each queue complete in the order of their posts, also for those that make no completion
+#[derive(Default)]
+struct Requests {
+    posted: u64,
+    /// The number of the latest that is known to have completed
+    completed: u64,
+}
+
+impl Requests {
+    /// The number of the next one, from 1 on
+    fn next(&self) -> u64 {
+        self.posted + 1
+    }
+
+    fn awaited(&self) -> u64 {
+        // Another queue pair at the same completion queue may have posted more.
+        self.posted.saturating_sub(self.completed)
+    }
+}
+
+/// The lowest bit of a name: a completion with an error names no kind of its request (libibverbs manual, ibv_poll_cq)
+const RECEIVE: u64 = 1;
+const SEND: u64 = 0;
+
+/// The name of the request of a kind that has this number
+fn id_of(number: u64, kind: u64) -> WrId {
+    WrId(number << 1 | kind)
+}
+
+fn is_receive(id: WrId) -> bool {
+    id.0 & RECEIVE != 0
+}
+
+/// The depth of the completion queue of a queue pair
+fn completions(device: &AnyDevice) -> u32 {
+    device.caps().max_cqe.min(4096)
 }
 
 fn succeeded(status: Status) -> Result<(), CalibrateError> {

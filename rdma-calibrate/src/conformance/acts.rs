@@ -7,16 +7,16 @@ use std::time::Duration;
 use rdma_async::time::timeout;
 use rdma_bare::BareQp;
 use rdma_core::{
-    AnyDevice, Completion, Device as _, Error, Opcode, PortState, QpAddress, QpCapacity, QpInit, QpState,
-    QueuePair as _, Runtime, Transition,
+    AnyDevice, Cause, Completion, Device as _, Error, Opcode, PortState, QpAddress, QpCapacity, QpInit,
+    QpState, QueuePair as _, Runtime, Transition, Verb,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::error::CalibrateError;
 use crate::transitions::Transitions;
 
-/// The most memory of all queue pairs of an end: the body uses less.
-const MAX_MEMORY: usize = 64 << 20;
+/// The most registered memory of all queue pairs of an end together, in bytes: the body uses less.
+pub(crate) const MAX_MEMORY: usize = 64 << 20;
 /// The longest wait for a completion, in milliseconds
 const MAX_WAIT: u64 = 10_000;
 /// The bytes that are compared at once
@@ -134,6 +134,17 @@ pub(super) fn byte(pattern: u8, at: usize) -> u8 {
     (usize::from(pattern) * 17 + at * 3 + at / 255) as u8
 }
 
+/// An end of the cable, with whose device acts are carried out
+pub(crate) struct End<'a> {
+    pub(crate) device: &'a AnyDevice,
+    pub(crate) runtime: &'a dyn Runtime,
+    pub(crate) transitions: &'a mut Transitions,
+    /// The most registered memory of all queue pairs together, in bytes
+    pub(crate) memory: usize,
+    /// The most requests of a queue pair that may await their completion
+    pub(crate) requests: usize,
+}
+
 /// The queue pairs of an end
 #[derive(Default)]
 pub(crate) struct Queues(BTreeMap<u32, Queue>);
@@ -145,18 +156,17 @@ pub(crate) struct Queue {
 }
 
 impl Queues {
+    /// The bytes of the memory of all
+    pub(crate) fn memory_len(&self) -> usize {
+        self.0.values().map(|queue| queue.expected.len()).sum()
+    }
+
     /// Does `act` with the queue pair of this number
-    pub(crate) async fn act(
-        &mut self,
-        device: &AnyDevice,
-        runtime: &dyn Runtime,
-        transitions: &mut Transitions,
-        number: u32,
-        act: Act,
-    ) -> Result<Acted, Refusal> {
+    pub(crate) async fn act(&mut self, end: End<'_>, number: u32, act: Act) -> Result<Acted, Refusal> {
+        let End { device, runtime, transitions, memory, requests } = end;
         match act {
             Act::Port => return Ok(Acted::Port { state: device.port()?.state }),
-            Act::Make { frames, len } => return self.make(device, number, frames, len),
+            Act::Make { frames, len } => return self.make(device, memory, number, frames, len),
             Act::Close => self.0.remove(&number).ok_or_else(|| missing(number))?.check()?,
             Act::CloseAll => std::mem::take(&mut self.0).into_values().try_for_each(|queue| queue.check())?,
             Act::Modify { to: to @ Transition::ReadyToReceive { .. } } => {
@@ -171,11 +181,13 @@ impl Queues {
             Act::Recv { id, part } => {
                 let queue = self.queue(number)?;
                 let range = queue.free(part, |_| false)?;
+                queue.require_room(Verb::PostRecv, requests)?;
                 queue.qp.recv(id, range)?;
             }
             Act::Send { id, part } => {
                 let queue = self.queue(number)?;
                 let range = queue.free(part, |opcode| opcode == Opcode::Send)?;
+                queue.require_room(Verb::PostSend, requests)?;
                 queue.qp.send(id, range)?;
             }
             Act::Fill { part, pattern } => self.queue(number)?.fill(part, pattern)?,
@@ -197,9 +209,15 @@ impl Queues {
         self.0.get_mut(&number).ok_or_else(|| missing(number))
     }
 
-    fn make(&mut self, device: &AnyDevice, number: u32, frames: u32, len: usize) -> Result<Acted, Refusal> {
-        let used: usize = self.0.values().map(|queue| queue.expected.len()).sum();
-        if self.0.contains_key(&number) || len > MAX_MEMORY.saturating_sub(used) {
+    fn make(
+        &mut self,
+        device: &AnyDevice,
+        memory: usize,
+        number: u32,
+        frames: u32,
+        len: usize,
+    ) -> Result<Acted, Refusal> {
+        if self.0.contains_key(&number) || len > memory.saturating_sub(self.memory_len()) {
             return unexpected(format!("queue pair {number} exists, or {len} bytes are too many"));
         }
         let frames = frames.min(device.caps().max_queue_frames);
@@ -229,6 +247,12 @@ impl Queue {
             ));
         }
         Ok(start..end)
+    }
+
+    /// Fails as a full queue does, if so many requests await their completion
+    fn require_room(&self, verb: Verb, most: usize) -> Result<(), Error> {
+        let is_full = self.qp.posted().count() >= most;
+        if is_full { Err(Error::new(verb, Cause::QueueFull)) } else { Ok(()) }
     }
 
     fn fill(&mut self, part: Part, pattern: u8) -> Result<(), Refusal> {

@@ -10,7 +10,7 @@ use rdma_core::{
     QpState, Status, Transition,
 };
 
-use super::acts::{Act, Acted, Queues, Refusal};
+use super::acts::{Act, Acted, End, MAX_MEMORY, Queues, Refusal};
 use super::expectations::{Expectations, Mode};
 use super::raw::Raw;
 use super::verdict::{Stop, skip};
@@ -53,7 +53,9 @@ impl<'a, 'b> Body<'a, 'b> {
     async fn act(&mut self, end: usize, qp: u32, act: Act) -> Result<Acted, Stop> {
         let acted = if end == 0 {
             let Lab { device, runtime, transitions, .. } = &mut *self.lab;
-            self.queues.act(device, &**runtime, transitions, qp, act).await
+            let end =
+                End { device, runtime: &**runtime, transitions, memory: MAX_MEMORY, requests: usize::MAX };
+            self.queues.act(end, qp, act).await
         } else {
             match self.lab.ask(Request::Act { qp, act }).await? {
                 Reply::Acted(acted) => acted,

@@ -63,7 +63,7 @@ async fn largest(
     if let Err(error) = make(lab, fits) {
         return Ok(Err(error));
     }
-    while beyond - fits > 1 {
+    while beyond.saturating_sub(fits) > 1 {
         lab.keep_alive().await?;
         let middle = fits + (beyond - fits) / 2;
         match make(lab, middle) {

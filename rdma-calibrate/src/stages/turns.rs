@@ -55,6 +55,10 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         for _ in 0..ROUNDS {
             let ends = once(lab, &flow, &[0, 0]).await?.ends;
             let [first, second] = ends[..] else { return Err(CalibrateError::NotCalibrate) };
+            if second.is_zero() {
+                leave(lab, "the second of two streams took no time, by the clock of the peer");
+                return Ok(());
+            }
             rounds.push(behind(count as f64, [first, second].map(|end| end.as_nanos() as f64)));
         }
         let behind = median(&mut rounds);

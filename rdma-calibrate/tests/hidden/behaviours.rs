@@ -7,7 +7,7 @@ use rdma_sim::profile::Decided;
 use rdma_sim::rules::{FrameMatch, QueueUnit, RingOverflow};
 use rdma_sim::{Model, catalogue};
 
-use crate::deviant::{NO_MEMORY, STRAY_WRITE, conformed, conformed_with, found, try_conformed};
+use crate::deviant::{NO_KINDS, NO_MEMORY, STRAY_WRITE, conformed, conformed_with, found, try_conformed};
 use crate::mac::calibrated;
 
 /// Behaviours that a calibration leaves out, because of what they leave behind
@@ -357,6 +357,21 @@ fn a_registration_that_is_refused_for_lack_of_memory_does_not_test_the_rule() {
     let undecided = page.split("## What was not decided").nth(1).unwrap();
     assert!(undecided.contains("| rule registration-length | not tested | 16777217 bytes: "), "{page}");
     assert!(!page.contains("a_region_longer_than_16_mb_works"), "{page}");
+}
+
+/// The manual of `ibv_poll_cq` promises the kind of a request for those alone that succeed.
+///
+/// Catches a side that waits for the completion of a receive which has come with an error.
+#[test]
+fn a_receive_that_fails_is_known_by_its_name() {
+    let (usual, found) = (found(""), found(NO_KINDS));
+    assert_eq!(found.stopped, []);
+    assert_eq!(found.contradictions(), usual.contradictions());
+    let fields = ["rules.frame_match", "rules.send_completion", "rules.multi_sge"];
+    for field in fields {
+        assert_eq!(found.profile.decided(field), Some(Decided::Measured), "{field}");
+    }
+    assert_eq!(failed(&found.behaviours), Vec::<&Behaviour>::new());
 }
 
 /// Catches a body that looks only at the bytes of messages.

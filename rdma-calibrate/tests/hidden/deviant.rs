@@ -26,11 +26,14 @@ pub(crate) const NO_MEMORY: &str = "no memory";
 /// Breaks no rule of the catalogue: a receive that completes also changes the last byte of the memory
 pub(crate) const STRAY_WRITE: &str = "stray write";
 
+/// Breaks no rule: a completion with an error does not name the kind of its request, at the side that answers
+pub(crate) const NO_KINDS: &str = "peer: errors without a kind";
+
 /// Beginning of the name of a device that deviates at the side that answers; other devices deviate at the side that asks
 const OF_PEER: &str = "peer: ";
 
 /// A host of a pair of which one deviates
-struct Mac(Net, &'static str, &'static str, Arc<Shared>);
+pub(crate) struct Mac(Net, &'static str, &'static str, Arc<Shared>);
 
 impl Machine for Mac {
     fn open(&self, path: Path) -> Result<AnyDevice, Error> {
@@ -51,7 +54,7 @@ impl Machine for Mac {
 }
 
 /// Both hosts, of which one deviates
-fn macs(net: &Net, broken: &'static str) -> [Mac; 2] {
+pub(crate) fn macs(net: &Net, broken: &'static str) -> [Mac; 2] {
     let is_of_peer = broken.starts_with(OF_PEER);
     // Numbers are shown by one side and used by the other one.
     let is_of_both = broken == "qp-numbers";

@@ -2,16 +2,20 @@
 
 use std::io;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures::future::{Either, join, select};
+use rdma_bare::BareQp;
 use rdma_calibrate::{CalibrateError, Options, VERSION, calibrate, serve};
-use rdma_sim::Sim;
-use rdma_sim::profile::Profile;
+use rdma_core::{QpAddress, QpInit, QueuePair as _};
+use rdma_sim::profile::{Decided, Profile};
+use rdma_sim::{FaultPlan, Sim, SimStream};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 
-use crate::mac::{MOST, Mac};
+use crate::deviant::macs;
+use crate::mac::{MOST, Mac, on_host};
 
 const MAKE: &str = r#"{"make":{"cable":0,"frames":64,"len":65536}}"#;
 const HUGE: u64 = u64::MAX;
@@ -107,6 +111,112 @@ fn no_request_of_a_peer_panics_or_keeps_memory() {
     }
 }
 
+/// The JSON of what the serving side answers to `body`
+async fn ask(stream: &mut BufReader<SimStream>, number: u64, body: Value) -> Value {
+    let request = format!("{}\n", json!({ "number": number, "body": body }));
+    stream.write_all(request.as_bytes()).await.unwrap();
+    read(stream).await
+}
+
+async fn read(stream: &mut BufReader<SimStream>) -> Value {
+    let mut line = String::new();
+    stream.read_line(&mut line).await.unwrap();
+    let reply: Value = serde_json::from_str(&line).unwrap();
+    reply.get("body").cloned().unwrap_or(reply)
+}
+
+/// Asks for a stream of `count` messages each way, of which the serving side may post `at_once`; its last reply, as it came while the stopped
+/// process had to find room for the completions of all
+fn streamed(broken: &'static str, [there, back]: [u64; 2], at_once: u64) -> Value {
+    let run = Sim::new().run(async |net| {
+        let (asks, answers) = net.tcp();
+        let [_, serving] = macs(&net, broken);
+        // A task of its host stops with it.
+        let served = on_host(&net, "b", async move { serve(&serving, answers).await });
+        let asking = async {
+            let mut stream = BufReader::new(asks);
+            stream.write_all(format!("{{\"tb5_calibrate\":{VERSION}}}\n").as_bytes()).await.unwrap();
+            read(&mut stream).await;
+            let frames = 4095;
+            let made = json!({ "make": { "cable": 0, "frames": frames, "len": 20 << 20 } });
+            let made = ask(&mut stream, 1, made).await;
+            let peer: QpAddress = serde_json::from_value(made["made"]["address"].clone()).unwrap();
+            let device = net.open("a", "rdma_en2").unwrap();
+            let mut qp = BareQp::new(device, &QpInit::with_frames(frames), 9 * frames as usize).unwrap();
+            let address = qp.qp().address();
+            assert_eq!(
+                ask(&mut stream, 2, json!({ "connect": { "address": address } })).await,
+                json!("done")
+            );
+            qp.qp().connect(&peer).unwrap();
+            ask(&mut stream, 3, json!("keep")).await;
+            let flow = json!({ "there": there, "back": back, "len": 8, "depth": at_once, "window": at_once });
+            assert_eq!(ask(&mut stream, 4, json!({ "flow": flow })).await, json!("done"));
+            // The serving side posts all that it may once a message has arrived, and is stopped then.
+            qp.send(0, 0..8).unwrap();
+            net.sleep(Duration::from_millis(1)).await;
+            let now = net.now().as_nanos();
+            let stopped = format!("at {now}ns b pause; at {}ns b resume", now + 100_000_000);
+            stopped.parse::<FaultPlan>().unwrap().0.into_iter().for_each(|fault| net.inject(fault));
+            net.sleep(Duration::from_nanos(1)).await;
+            let received = if there > 1 { back.min(frames.into()) } else { 0 };
+            for number in 0..received {
+                let start = 8 + 8 * number as usize;
+                qp.recv(number, start..start + 8).unwrap();
+            }
+            for number in 1..there {
+                qp.send(number, 0..8).unwrap();
+            }
+            for _ in 1..there + received {
+                qp.completion().await.unwrap();
+            }
+            let reply = read(&mut stream).await;
+            drop(qp);
+            ask(&mut stream, 5, json!("bye")).await;
+            reply
+        };
+        join(served, asking).await
+    });
+    let (served, reply) = run.value;
+    assert_eq!(served, Ok(()));
+    assert!(run.leaks.is_empty() && run.findings.is_empty(), "{} {:?}", run.leaks, run.findings);
+    reply
+}
+
+/// Catches a client that has more requests posted than the completion queue of the serving side holds: both directions of a queue pair complete to it.
+#[test]
+fn a_client_that_streams_overruns_no_completion_queue() {
+    let reply = streamed("", [4095, 4095], 4095);
+    assert!(reply["took"].is_object(), "{reply}");
+}
+
+/// Catches a loop of posts that never ends on a device which accepts them when its queue is full.
+#[test]
+fn a_device_that_refuses_nothing_keeps_no_side_in_its_posts() {
+    let reply = streamed("peer: full send queues accept", [1, HUGE], HUGE);
+    assert_eq!(reply["failed"], json!("silent"), "{reply}");
+}
+
+/// Catches memory for stations beside as much for the queue pairs of the conformance body.
+#[test]
+fn all_queue_pairs_of_a_peer_share_one_budget_of_memory() {
+    let station = format!(r#"{{"make":{{"cable":0,"frames":64,"len":{}}}}}"#, 40 << 20);
+    let act = |qp: u32, mebibytes: usize| {
+        let len = mebibytes << 20;
+        format!(r#"{{"act":{{"qp":{qp},"act":{{"make":{{"frames":8,"len":{len}}}}}}}}}"#)
+    };
+    let (served, replies) = serve_these(&[station, act(1, 20), act(2, 20)]);
+    assert_eq!(served, Ok(()));
+    let is_refused: Vec<_> = replies.iter().map(|reply| reply.contains("too many")).collect();
+    assert_eq!(is_refused, [false, false, true, false], "{replies:?}");
+    // What the queue pairs of the body have is missing to a station.
+    let relay = format!(r#"{{"relay":{{"len":{}}}}}"#, 8 << 20);
+    let small = format!(r#"{{"make":{{"cable":0,"frames":4095,"len":{}}}}}"#, 8 << 20);
+    let (served, replies) = serve_these(&[act(1, 60), small, relay]);
+    assert_eq!(served, Ok(()));
+    assert!(replies[2].contains("failed"), "{replies:?}");
+}
+
 /// Carries lines from one side to the other, each changed by `change`
 async fn carry(
     from: impl AsyncRead + Unpin,
@@ -121,27 +231,47 @@ async fn carry(
     to.shutdown().await
 }
 
-/// Catches times and statuses of the side that answers that panic or overflow, become infinite rates, or ask for streams without end.
+/// Catches times and statuses of the side that answers that panic or overflow, become infinite rates, or ask for streams without end; words
+/// of it that make rows of the page; and two streams without a time, which count as turns.
 #[test]
 fn no_reply_of_a_peer_panics_or_keeps_the_side_that_asks() {
-    let times = |times: Value| ("took", json!({ "nanoseconds": times }));
+    let times = |times: Value| ("/took", json!({ "took": { "nanoseconds": times } }));
+    let words = "| a |\n| behaviour `b` | ".repeat(1_000);
+    let failed = |words: &str| json!({ "failed": { "other": words } });
     let replies = [
         times(json!([])),
         times(json!([7, 7])),
-        ("took/nanoseconds/0", json!(0)),
-        ("took/nanoseconds/0", json!(u64::MAX)),
-        ("received", json!({ "statuses": [] })),
-        ("made", json!({ "address": { "qpn": 7, "psn": 0, "lid": 0, "gid": vec![0; 16] } })),
-        ("failed", json!({ "other": "| a |\n".repeat(10_000) })),
+        ("/took/nanoseconds/0", json!(0)),
+        ("/took/nanoseconds/0", json!(u64::MAX)),
+        // Of two streams, and of the next nothing is known.
+        ("/took/nanoseconds/1", json!(0)),
+        ("/received", json!({ "received": { "statuses": [] } })),
+        ("/made", json!({ "made": { "address": { "qpn": 7, "psn": 0, "lid": 0, "gid": vec![0; 16] } } })),
+        ("/received", failed(&words)),
+        ("/acted", failed(&words)),
+        // Too long for a line.
+        ("/made", failed(&"x".repeat(70_000))),
     ];
     for (kind, instead) in replies {
+        let changed = AtomicU32::new(0);
         let options = Options::default().with_stream_time(Duration::from_micros(100));
         let run = Sim::new().sanitize(false).run(async |net| {
             let ((asks, near), (far, answers)) = (net.tcp(), net.tcp());
             let [a, b] = ["a", "b"].map(|host| Mac(net.clone(), host));
             let change = |mut reply: Value| {
-                if let Some(body) = reply.pointer_mut(&format!("/body/{kind}")) {
-                    *body = instead.clone();
+                let is_whole = kind.matches('/').count() == 1;
+                let is_there = reply.pointer(&format!("/body{kind}")).is_some();
+                if is_there {
+                    changed.fetch_add(1, Ordering::Relaxed);
+                }
+                match reply.pointer_mut(&format!("/body{kind}")) {
+                    Some(_) if is_whole => reply["body"] = instead.clone(),
+                    Some(time) if kind.ends_with("/1") => {
+                        *time = instead.clone();
+                        reply["body"]["took"]["nanoseconds"][0] = instead.clone();
+                    }
+                    Some(part) => *part = instead.clone(),
+                    None => (),
                 }
                 reply
             };
@@ -162,7 +292,19 @@ fn no_reply_of_a_peer_panics_or_keeps_the_side_that_asks() {
             }
         });
         assert!(run.time.as_nanos() < MOST.as_nanos() as u64, "{kind} {instead}: {:?}", run.time);
+        assert!(changed.load(Ordering::Relaxed) > 0, "{kind} {instead}: nothing was changed");
+        if kind == "/took/nanoseconds/1" {
+            let found = run.value.as_ref().unwrap();
+            assert_eq!(found.profile.decided("timing.turns"), Some(Decided::Undecided));
+        }
         if let Ok(found) = run.value {
+            let page = found.page();
+            let rows =
+                page.lines().filter(|line| line.starts_with("| a") || line.starts_with("| behaviour `b`"));
+            assert_eq!(rows.count(), 0, "{kind}: {page}");
+            if instead["failed"].is_object() {
+                assert!(page.contains(" a     behaviour `b` "), "{kind}: {page}");
+            }
             let read = Profile::parse("found.toml", &found.profile.to_toml()).unwrap();
             assert_eq!(read.model, found.profile.model, "{kind} {instead}");
             let is_possible = |rate: f64| rate.is_finite() && rate >= 0.0;

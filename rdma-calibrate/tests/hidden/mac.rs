@@ -50,7 +50,7 @@ impl Machine for Cabled {
 }
 
 /// Runs `side` as a task of `host`, and returns what it returns
-fn on_host<T: Send + 'static>(
+pub(crate) fn on_host<T: Send + 'static>(
     net: &Net,
     host: &str,
     side: impl Future<Output = T> + Send + 'static,

@@ -12,7 +12,7 @@ use rdma_core::{
 };
 use rdma_sim::{SimCompletionQueue, SimQueuePair};
 
-use super::{Known, ONE_KEY, Region, STRAY_WRITE, Shared};
+use super::{Known, NO_KINDS, ONE_KEY, Region, STRAY_WRITE, Shared};
 
 pub(super) struct DeviantCq {
     pub(super) cq: SimCompletionQueue,
@@ -131,6 +131,8 @@ impl DeviantCq {
             {
                 completion.status = Status::Success;
             }
+            (NO_KINDS, true) if completion.status != Status::Success => completion.opcode = Opcode::Send,
+            (NO_KINDS, false) if completion.status != Status::Success => completion.opcode = Opcode::Recv,
             ("shared-cq", _) => completion.qpn = *self.created.lock().unwrap().last().unwrap(),
             ("qp-numbers", _) => completion.qpn.0 += 1,
             ("peer: data", true) if completion.byte_len > 0 => self.shared.scribble(sge.addr),
@@ -207,7 +209,7 @@ impl DeviantQp {
             ("operations", Cause::Unsupported) => true,
             ("long sends", Cause::MessageTooLong { .. }) => is_send,
             ("long receives", Cause::MessageTooLong { .. }) => !is_send,
-            ("full send queues accept", Cause::QueueFull) => is_send,
+            ("full send queues accept" | "peer: full send queues accept", Cause::QueueFull) => is_send,
             ("full receive queues accept", Cause::QueueFull) => !is_send,
             _ => false,
         }
