@@ -1,3 +1,4 @@
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use rdma_core::{Cause, Error, Status, Verb};
@@ -27,6 +28,18 @@ pub enum CalibrateError {
         /// Their name
         stage: &'static str,
         /// Why they failed
+        #[source]
+        error: Box<Self>,
+    },
+    /// A transition to RTR from a link-local address found no peer: the first one of all
+    #[error(
+        "{error}; its source is {source_address}, and some Macs were reported to refuse addresses of 169.254.0.0/16 as the source: give the port of \
+         both Macs an address such as 192.168.30.1, and start both sides again (if they connect then, rules.link_local_source is false)"
+    )]
+    LinkLocalSource {
+        /// The address of the side that failed
+        source_address: Ipv4Addr,
+        /// How it failed
         #[source]
         error: Box<Self>,
     },
@@ -92,6 +105,7 @@ impl CalibrateError {
             Self::Device(_) | Self::PeerFailed(PeerFailure::Device(_)) => false,
             Self::Status(_) | Self::Silent(_) | Self::NoCable { .. } | Self::PeerFailed(_) => true,
             Self::Stage { .. }
+            | Self::LinkLocalSource { .. }
             | Self::FailedTransitions(_)
             | Self::PeerGone
             | Self::PeerSilent(_)

@@ -30,7 +30,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub use self::calls::Calls;
 pub use self::conformance::BEHAVIOURS;
 pub use self::conformance::expectations::Expectations;
-pub use self::conformance::verdict::{Behaviour, Verdict};
+pub use self::conformance::verdict::{Behaviour, Conformance, Verdict};
 pub use self::error::{CalibrateError, PeerFailure};
 pub use self::findings::{CableRates, Findings, Goodput, RoundTrips, RuleFinding, Simulation};
 pub use self::machine::{Machine, Path, ViewOfC};
@@ -91,11 +91,12 @@ pub async fn calibrate_watched(
 /// Tries every behaviour of the conformance body on the device of `machine`, with a peer that [serves](serve) at the other end of `stream`
 ///
 /// With [`Options::risk_reboot`], two transitions to RTR fail by it on Apple's device, and the last behaviour sets a queue pair to the
-/// error state. Leaves no object, however it ends.
+/// error state. Leaves no object, however it ends. Once nothing connects any more, or the peer is gone, [`Conformance::ended`] has the reason,
+/// and the behaviours that were not tried are skipped.
 ///
 /// # Errors
 ///
-/// As [`calibrate`], but a verb that fails is the verdict of its behaviour.
+/// Those with which [`calibrate`] begins: [`CalibrateError::Device`], [`CalibrateError::NotCalibrate`] and [`CalibrateError::Version`].
 ///
 /// # Cancel safety
 ///
@@ -105,16 +106,18 @@ pub async fn conform(
     mut stream: impl AsyncRead + AsyncWrite + Send + Unpin,
     options: &Options,
     calls: &Arc<Calls>,
-) -> Result<Vec<Behaviour>, CalibrateError> {
+) -> Result<Conformance, CalibrateError> {
     let mut lab = Lab::connect(machine, &mut stream, calls).await?;
     machine.begins(Stage::Conformance.name(), 1, 1);
-    match conformance::run(&mut lab, Mode::alone(options)).await {
-        Ok((behaviours, None)) => {
-            lab.finish().await;
-            Ok(behaviours)
-        }
-        Ok((_, Some(error))) | Err(error) => Err(lab.explain(error).await.during(Stage::Conformance.name())),
+    let (behaviours, ended) = conformance::run(&mut lab, Mode::alone(options)).await;
+    let ended = match ended {
+        Some(error) => Some(lab.explain(error).await.during(Stage::Conformance.name())),
+        None => None,
+    };
+    if !matches!(ended, Some(CalibrateError::PeerGone | CalibrateError::PeerSilent(_))) {
+        lab.finish().await;
     }
+    Ok(Conformance { behaviours, ended })
 }
 
 async fn calibrate_over(

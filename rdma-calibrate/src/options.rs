@@ -9,7 +9,8 @@ pub struct Options {
     /// Waits until queue pairs die of idleness, which takes up to two hours
     pub idle_death: bool,
     /// Tries what some Macs were reported to need a reboot after: up to three transitions to RTR that fail, protection domains until there
-    /// are no more, more regions than the device states, and a queue pair in the error state
+    /// are no more, more regions than the device states, and a queue pair in the error state; without it, one transition may fail: that with
+    /// a path MTU of 4096, which most sources expect to succeed
     pub risk_reboot: bool,
     /// The least time of each stream by which a rate is measured; zero: as long as 2 to 8 MiB take, which is enough for a simulated device
     pub stream_time: Duration,

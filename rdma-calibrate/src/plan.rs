@@ -65,7 +65,7 @@ pub const PLAN: &[Plan] = &plan([
     ("rules.ipv4_gid_index", Decided),
     ("rules.late_registration", Decided),
     ("rules.link_local_source", Decided),
-    ("rules.large_mtu", Optional(RISK)),
+    ("rules.large_mtu", Decided),
     ("rules.large_gid_table", Decided),
     ("rules.local_write_alone", Decided),
     ("rules.multi_sge", Decided),

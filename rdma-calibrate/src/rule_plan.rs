@@ -16,7 +16,9 @@ pub fn checked_rules() -> BTreeSet<&'static str> {
 /// Those of [`checked_rules`] whose experiment runs only with [`Options::risk_reboot`](crate::Options::risk_reboot)
 pub(crate) const OPTIONAL_RULES: &[&str] = &["rtr-neighbour"];
 
-const LIBRARY: &str = "the library decides it";
+const LIBRARY: &str = "the traits of the library have no verb that shows it";
+const INIT: &str =
+    "the library sets it in the transition to INIT, and the traits of the library have no other value";
 const RTR: &str = "a transition to RTR has to fail, and some ports were reported to wedge after several";
 const CABLE: &str = "it takes an unplugged cable";
 const REBOOT: &str = "it takes a reboot";
@@ -39,9 +41,12 @@ pub const UNCHECKED_RULES: &[(&str, &str)] = &[
     ("frame-credits", "rules.frame_match and rules.queue_unit have what programs see of it"),
     ("gid-index", SETTINGS),
     ("half-connected", RTR),
-    ("init-access", LIBRARY),
+    ("init-access", INIT),
     ("interface-down", SETTINGS),
-    ("lid-psn", LIBRARY),
+    (
+        "lid-psn",
+        "the library sets both in the transitions, and the traits of the library have no other values",
+    ),
     ("link-rate", "it takes a cable of another rate; the page has that of each cable that was measured"),
     (
         "masks",
@@ -53,7 +58,7 @@ pub const UNCHECKED_RULES: &[(&str, &str)] = &[
     ("one-hop", RTR),
     ("peer-death", PROCESS),
     ("peer-stop", PROCESS),
-    ("port-and-pkey", LIBRARY),
+    ("port-and-pkey", INIT),
     ("port-state", SETTINGS),
     ("reboot", REBOOT),
     ("replug-stale", CABLE),

@@ -29,7 +29,9 @@ async fn conformed<S: AsyncRead + AsyncWrite + Send + Unpin>(
     let options = Options::default().with_risk_reboot(true);
     let (found, served) = join(conform(here, asks, &options, &calls), serve(there, answers)).await;
     served.unwrap_or_else(|error| panic!("{error}"));
-    found.unwrap_or_else(|error| panic!("{error}"))
+    let found = found.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(found.ended, None);
+    found.behaviours
 }
 
 #[track_caller]

@@ -39,6 +39,8 @@ mod states;
 mod teardown;
 pub(crate) mod verdict;
 
+use std::fmt::Display;
+
 use rdma_core::Device as _;
 
 use self::body::Body;
@@ -108,14 +110,16 @@ behaviours! {
     states: the_error_state_is_seen;
 }
 
+/// The verdict on a behaviour that ended by `why`, after which nothing connects because of `error`
+fn after(why: impl Display, error: &CalibrateError) -> Verdict {
+    Verdict::Skipped(format!("{why}; then nothing connected: {error}").into())
+}
+
 /// Tries every behaviour, and notes its verdict; once too many transitions to RTR of this side have failed, or nothing connects any more, the
 /// others are skipped
 ///
-/// The error beside them is why nothing connects any more.
-pub(crate) async fn run(
-    lab: &mut Lab<'_>,
-    mode: Mode,
-) -> Result<(Vec<Behaviour>, Option<CalibrateError>), CalibrateError> {
+/// The error beside them is why nothing connects any more, or another reason for which no other behaviour can be tried.
+pub(crate) async fn run(lab: &mut Lab<'_>, mode: Mode) -> (Vec<Behaviour>, Option<CalibrateError>) {
     let mut broken = None;
     let mut found = Vec::with_capacity(BEHAVIOURS.len());
     let expectations = lab.machine.expectations().unwrap_or_else(|| match lab.device.caps().one_sided {
@@ -135,19 +139,23 @@ pub(crate) async fn run(
         let ended = ended.and(closed);
         if matches!(ended, Err(Stop::Verb(_) | Stop::Unexpected(_))) {
             // A cable that was pulled is no behaviour of the device.
-            body.lab.require_port()?;
-            // Nor is a port that was wedged.
-            broken = body.lab.require_connections().await.err();
+            broken = match body.lab.require_port() {
+                // Nor is a port that was wedged.
+                Ok(()) => body.lab.require_connections().await.err(),
+                Err(error) => Some(error),
+            };
         }
         let verdict = match ended {
-            _ if let Some(error) = &broken => Verdict::Skipped(error.to_string().into()),
+            // It may have wedged the port, or have been the first one on a port that was wedged meanwhile.
+            Err(Stop::Verb(why)) if let Some(error) = &broken => after(why, error),
+            Err(Stop::Unexpected(why)) if let Some(error) = &broken => after(why, error),
             Ok(()) => Verdict::Passed,
             Err(Stop::Skipped(why)) => Verdict::Skipped(why),
             Err(Stop::Verb(error)) => Verdict::Failed(error.to_string()),
             Err(Stop::Unexpected(why)) => Verdict::Failed(why),
-            Err(Stop::End(error)) => return Err(error),
+            Err(Stop::End(error)) => Verdict::Skipped(broken.insert(error).to_string().into()),
         };
         found.push(Behaviour { name, rule: rules::of(name), verdict });
     }
-    Ok((found, broken))
+    (found, broken)
 }

@@ -18,6 +18,16 @@ pub struct Behaviour {
     pub verdict: Verdict,
 }
 
+/// The verdicts on all behaviours
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Conformance {
+    /// Every behaviour, in the order in which they are tried
+    pub behaviours: Vec<Behaviour>,
+    /// Why no behaviour could be tried any more, if that is so
+    pub ended: Option<CalibrateError>,
+}
+
 /// The verdict on a behaviour
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Verdict {

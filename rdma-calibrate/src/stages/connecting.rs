@@ -2,21 +2,26 @@
 
 use std::sync::Arc;
 
-use rdma_core::{Device, Gid, Transition};
+use rdma_core::{Cause, Device, Error, Gid, QpAddress, Transition};
 
-use crate::error::CalibrateError;
+use crate::error::{CalibrateError, PeerFailure};
 use crate::lab::Lab;
-use crate::station::slot;
+use crate::message::Request;
+use crate::station::{Station, slot};
 
 /// The rate of a Thunderbolt 4 link.
 const TB4: u64 = 40_000_000_000;
 
 pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let device = Arc::clone(&lab.device);
-    let (mut station, peer) = lab.half_pair(&device, 64, 1 << 16).await?;
-    let accepts = |station: &mut crate::station::Station, number| station.recv(slot(number, 8)).is_ok();
+    let peer = lab.make(0, 64, 1 << 16).await?;
+    let mut station = Station::new(&lab.runtime, &device, 64, 1 << 16)?;
+    let connected = lab.ask(Request::Connect { address: station.address() }).await;
+    connected.map_err(|error| with_source(error, &peer))?;
+    let accepts = |station: &mut Station, number| station.recv(slot(number, 8)).is_ok();
     let at_init = accepts(&mut station, 0);
-    station.modify(Transition::ReadyToReceive { peer })?;
+    let is_ready = station.modify(Transition::ReadyToReceive { peer });
+    is_ready.map_err(|error| with_source(error.into(), &station.address()))?;
     let at_rtr = accepts(&mut station, 1);
     station.modify(Transition::ReadyToSend)?;
     let from = match (at_init, at_rtr) {
@@ -45,4 +50,19 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     }
     lab.findings.figure("GID table", gids.iter().map(Gid::to_string).collect::<Vec<_>>().join(", "));
     Ok(())
+}
+
+/// The error of the first connection, with its source if that may be the cause
+fn with_source(error: CalibrateError, source: &QpAddress) -> CalibrateError {
+    let (CalibrateError::Verb(Error { cause, .. })
+    | CalibrateError::PeerFailed(PeerFailure::Verb(Error { cause, .. }))) = &error
+    else {
+        return error;
+    };
+    match source.gid.ipv4().filter(|address| address.is_link_local()) {
+        Some(source_address) if *cause == Cause::PeerUnreachable => {
+            CalibrateError::LinkLocalSource { source_address, error: Box::new(error) }
+        }
+        _ => error,
+    }
 }

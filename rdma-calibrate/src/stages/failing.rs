@@ -1,6 +1,7 @@
 //! Transitions to RTR that may fail: few, and last, because some ports were reported to wedge after many
 //!
-//! After each that has failed, a usual connection shows whether the port is wedged; then no more are tried.
+//! After each that has failed, a usual connection shows whether the port is wedged; then no more are tried. Without
+//! [`Options::risk_reboot`](crate::Options::risk_reboot), the only one is that which most sources expect to succeed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use rdma_sim::profile::Decided;
 use crate::error::CalibrateError;
 use crate::lab::{Lab, nowhere};
 use crate::machine::Path;
+use crate::plan::NOT_RISKED;
 
 const UNCLEAR: &str = "the transition failed otherwise";
 
@@ -34,6 +36,19 @@ impl Attempt {
         }
     }
 
+    /// True if most sources expect it to succeed: one that fails is the only one then
+    fn is_safe(self) -> bool {
+        matches!(self, Self::LargeMtu)
+    }
+
+    /// Decides nothing, for this reason
+    fn leave(self, lab: &mut Lab<'_>, why: &str) {
+        self.fields().iter().for_each(|field| lab.findings.leave(field, why));
+        if let Self::Unresolved = self {
+            lab.findings.leave_rule("rtr-neighbour", why.to_owned());
+        }
+    }
+
     /// Tries it, and returns whether a transition has failed
     async fn run(self, lab: &mut Lab<'_>) -> Result<bool, CalibrateError> {
         match self {
@@ -44,17 +59,18 @@ impl Attempt {
     }
 }
 
-pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+pub(super) async fn run(lab: &mut Lab<'_>, risks: bool) -> Result<(), CalibrateError> {
     for attempt in Attempt::ALL {
+        if !risks && !attempt.is_safe() {
+            attempt.leave(lab, NOT_RISKED);
+            continue;
+        }
         let wedged = lab.findings.wedged.is_some();
         let wedged =
             wedged.then(|| format!("the port was wedged after {}", transitions(lab.transitions.failed())));
         // The behaviours may have made some fail.
         if let Some(why) = wedged.or_else(|| lab.transitions.require().err().map(|error| error.to_string())) {
-            attempt.fields().iter().for_each(|field| lab.findings.leave(field, &why));
-            if let Attempt::Unresolved = attempt {
-                lab.findings.leave_rule("rtr-neighbour", why);
-            }
+            attempt.leave(lab, &why);
         } else if attempt.run(lab).await? {
             lab.transitions.count_failed();
             if let Err(why) = usual(lab).await? {
@@ -63,8 +79,13 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         }
     }
     if lab.findings.wedged.is_none() {
-        let failed = transitions(lab.transitions.failed());
-        let why = format!("after {failed} the port connects; more may wedge it until a reboot");
+        let why = match lab.transitions.failed() {
+            0 => "no transition to RTR has failed".to_owned(),
+            failed => {
+                format!("after {} the port connects; more may wedge it until a reboot", transitions(failed))
+            }
+        };
+        let why = if risks { why } else { format!("{why}; {NOT_RISKED}") };
         lab.findings.leave("rules.failed_rtr_wedges", &why);
     }
     Ok(())
@@ -78,13 +99,15 @@ fn transitions(failed: u32) -> String {
     }
 }
 
-/// Connects as usual; the reason if that fails
+/// Connects as usual; the reason if that fails on this side
+///
+/// A failure of the peer, whose transition to RTR was none of those that failed, is the end, and not what wedged this port.
 async fn usual(lab: &mut Lab<'_>) -> Result<Result<(), String>, CalibrateError> {
     match lab.pair(64, 1 << 16).await {
         Ok(_) => Ok(Ok(())),
         Err(error) if error.is_gone() => Err(error),
         // Some wedged ports make no objects.
-        Err(error @ (CalibrateError::PeerFailed(_) | CalibrateError::Verb(_))) => Ok(Err(error.to_string())),
+        Err(error @ CalibrateError::Verb(_)) => Ok(Err(error.to_string())),
         Err(error) => Err(error),
     }
 }

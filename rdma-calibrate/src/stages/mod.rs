@@ -29,7 +29,7 @@ use crate::options::Options;
 /// Carries out all experiments; those of one stage may stop without a result, and the others go on
 pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), CalibrateError> {
     let wanted = |stage: &Stage| match stage {
-        Stage::Failing | Stage::ErrorState => options.risk_reboot,
+        Stage::ErrorState => options.risk_reboot,
         Stage::IdleDeath => options.idle_death,
         _ => true,
     };
@@ -68,7 +68,7 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
 /// [`CalibrateError::FailedTransitions`] if so many transitions to RTR have failed by it that no other experiment may connect.
 async fn conform(lab: &mut Lab<'_>, options: &Options) -> Result<(), CalibrateError> {
     lab.ask(Request::Drop).await?;
-    let (behaviours, broken) = conformance::run(lab, Mode::stage(options)).await?;
+    let (behaviours, broken) = conformance::run(lab, Mode::stage(options)).await;
     conformance::rules::enter(&mut lab.findings, &behaviours);
     lab.findings.behaviours = behaviours;
     lab.transitions.require().and_then(|()| broken.map_or(Ok(()), Err)).inspect_err(|_| lab.report())
@@ -131,7 +131,7 @@ impl Stage {
             Self::Limits => limits::run(lab, options.risk_reboot).await,
             Self::Queues => queues::run(lab).await,
             Self::Conformance => conform(lab, options).await,
-            Self::Failing => failing::run(lab).await,
+            Self::Failing => failing::run(lab, options.risk_reboot).await,
             Self::ErrorState if idle::has_spoiled(&lab.findings) => {
                 memory::skip(lab);
                 Ok(())

@@ -388,13 +388,21 @@ fn a_write_where_nothing_was_posted_is_found() {
 
 /// Regression: transitions that fail on the side that asks were not counted, so that the body made dozens of them.
 ///
-/// Catches a body that goes on when nothing connects, and behaviours that count as lacking because none was tried.
+/// Catches a body that goes on when nothing connects, behaviours that count as lacking because none was tried, verdicts that are lost with the
+/// others, and a reason that the later failure replaces.
 #[test]
 fn the_body_ends_when_nothing_connects() {
     for broken in ["nothing connects", "peer: nothing connects"] {
         let ended = try_conformed(broken, &Options::default().with_risk_reboot(true));
-        let error = ended.map(|behaviours| failed(&behaviours).len()).unwrap_err().to_string();
+        let (behaviours, error) = (ended.behaviours, ended.ended.unwrap().to_string());
         assert!(error.contains("modify_qp: the device is busy"), "{broken}: {error}");
+        assert_eq!(behaviours.iter().map(|found| found.name).collect::<Vec<_>>(), BEHAVIOURS, "{broken}");
+        assert_eq!(failed(&behaviours), Vec::<&Behaviour>::new(), "{broken}");
+        let passed = behaviours.iter().take_while(|found| found.verdict == Verdict::Passed).count();
+        assert!(passed > 3, "{broken}: {behaviours:?}");
+        let Verdict::Skipped(why) = &behaviours[passed].verdict else { unreachable!("none has failed") };
+        let (own, later) = why.split_once("; then nothing connected: ").unwrap();
+        assert!(own.contains("modify_qp") && later.contains("modify_qp"), "{broken}: {why}");
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures::future::join;
 use rdma_calibrate::{
-    Behaviour, CalibrateError, Calls, Findings, Machine, Options, Path, calibrate, conform, serve,
+    Behaviour, Calls, Conformance, Findings, Machine, Options, Path, calibrate, conform, serve,
 };
 use rdma_core::{
     Access, AnyDevice, Caps, Cause, Device, Error, Gid, Invalid, Lkey, MemoryRegion, PortState, PortStatus,
@@ -82,21 +82,20 @@ pub(crate) fn conformed(broken: &'static str) -> Vec<Behaviour> {
 
 /// As [`conformed`], with these options
 pub(crate) fn conformed_with(broken: &'static str, options: &Options) -> Vec<Behaviour> {
-    try_conformed(broken, options).unwrap_or_else(|error| panic!("{broken}: {error}"))
+    let conformance = try_conformed(broken, options);
+    assert_eq!(conformance.ended, None, "{broken}");
+    conformance.behaviours
 }
 
-/// As [`conformed_with`], or why the body ended
-pub(crate) fn try_conformed(
-    broken: &'static str,
-    options: &Options,
-) -> Result<Vec<Behaviour>, CalibrateError> {
+/// As [`conformed_with`], with the reason for which the body ended
+pub(crate) fn try_conformed(broken: &'static str, options: &Options) -> Conformance {
     let run = Sim::new().model(model(broken)).sanitize(false).run(async |net| {
         let (asks, answers) = net.tcp();
         let [a, b] = macs(&net, broken);
         let calls = Arc::new(Calls::new(a.runtime()));
         join(conform(&a, asks, options, &calls), serve(&b, answers)).await
     });
-    run.value.0
+    run.value.0.unwrap_or_else(|error| panic!("{broken}: {error}"))
 }
 
 /// A model that differs where the body expects that of Apple's device

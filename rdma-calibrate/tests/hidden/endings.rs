@@ -1,5 +1,6 @@
 //! Calibrations that do not come to an end
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use rdma_calibrate::{
 };
 use rdma_core::{AnyDevice, Cause, Error, Runtime, Time, Verb};
 use rdma_sim::profile::Decided;
-use rdma_sim::{FaultPlan, Leaks, Model, Sim};
+use rdma_sim::{FaultPlan, Leaks, Model, Sim, Topology};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::mac::{Mac, calibrated};
@@ -306,6 +307,85 @@ fn a_port_that_is_wedged_meanwhile_is_the_end_and_no_limit_of_the_device() {
                 assert_eq!(found, truth, "{fault}: {error}: {}", plan.field);
             }
         }
+    }
+}
+
+/// A machine on whose other end a fault comes at a time after the stage of failures has begun
+struct FailingPeer(Keeping, Duration);
+
+impl Machine for FailingPeer {
+    fn open(&self, path: Path) -> Result<AnyDevice, Error> {
+        self.0.open(path)
+    }
+
+    fn runtime(&self) -> Arc<dyn Runtime> {
+        self.0.runtime()
+    }
+
+    fn begins(&self, name: &'static str, _: usize, _: usize) {
+        if name == "failures" {
+            let Mac(net, _) = &self.0.0;
+            let moment = net.now().as_nanos() + self.1.as_nanos() as u64;
+            net.inject(format!("at {moment}ns b:rdma_en2 wedge").parse().unwrap());
+        }
+    }
+
+    fn found(&self, findings: &Findings) {
+        self.0.found(findings);
+    }
+}
+
+/// Regression: the port of the peer was wedged, and the user was told to reboot the other Mac.
+#[test]
+fn the_port_of_the_peer_that_is_wedged_is_not_that_of_this_side() {
+    let mut model = Model::tb5();
+    model.rules.large_mtu = false;
+    let mut blamed = 0;
+    for tenth in 0..100 {
+        let after = Duration::from_micros(10 * tenth);
+        let run = Sim::new().model(model.clone()).sanitize(false).run(async |net| {
+            let (asks, answers) = net.tcp();
+            let [a, b] = ["a", "b"].map(|host| Mac(net.clone(), host));
+            let a = FailingPeer(Keeping(a, Mutex::default()), after);
+            let options = Options::default().with_risk_reboot(true);
+            let asked = join(calibrate(&a, asks, &options), serve(&b, answers)).await.0;
+            (asked, a.0.1.lock().unwrap().take())
+        });
+        let (asked, found) = run.value;
+        let found = asked.as_ref().ok().cloned().or(found).unwrap();
+        assert_eq!(found.wedged, None, "{after:?}: {asked:?}");
+        assert_ne!(found.profile.decided("rules.failed_rtr_wedges"), Some(Decided::Measured), "{after:?}");
+        let is_blamed = asked.err().is_some_and(|error| error.to_string().contains("the other side failed"));
+        blamed += u32::from(is_blamed);
+    }
+    assert!(blamed > 0, "no connection of the peer has failed");
+}
+
+/// Catches a Mac whose only address is refused as the source, and a user who is told that the peer does not answer.
+#[test]
+fn a_link_local_source_that_is_refused_is_named() {
+    let mut model = Model::tb5();
+    model.rules.link_local_source = false;
+    let mut pair = Topology::pair();
+    for (host, last) in [("a", 1), ("b", 2)] {
+        let usual = pair.hosts()[usize::from(host == "b")].port("rdma_en2").unwrap().addresses()[0];
+        let address = IpAddr::from([169, 254, 7, last]);
+        pair.set_addresses((host, "rdma_en2"), [usual, address]).unwrap();
+    }
+    for is_refused in [true, false] {
+        model.rules.link_local_source = !is_refused;
+        let run = Sim::new().model(model.clone()).topology(pair.clone()).sanitize(false).run(async |net| {
+            let (asks, answers) = net.tcp();
+            let [a, b] = ["a", "b"].map(|host| Mac(net.clone(), host));
+            join(calibrate(&a, asks, &Options::default()), serve(&b, answers)).await.0
+        });
+        let Err(error) = run.value else {
+            assert!(!is_refused);
+            continue;
+        };
+        let text = error.to_string();
+        assert!(is_refused && text.contains("its source is 169.254.7.2, and some Macs"), "{text}");
+        assert!(text.contains("an address such as 192.168.30.1"), "{text}");
     }
 }
 

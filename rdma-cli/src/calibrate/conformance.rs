@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
-use rdma_calibrate::{Behaviour, Verdict};
+use rdma_calibrate::{Behaviour, Conformance as Found, Verdict};
 use serde::Serialize;
 
 use super::outcome::named;
@@ -24,14 +24,15 @@ struct Conformance<'a> {
     failed: BTreeMap<&'static str, &'a str>,
 }
 
-/// Prints what came of each behaviour; fails if the device lacks one
+/// Prints what came of each behaviour; fails if the device lacks one, or if the others could not be tried
 pub(super) fn print(
-    behaviours: &[Behaviour],
+    found: Found,
     backend: &'static str,
     device: &str,
     simulated_profile: Option<&str>,
     output: Output,
 ) -> Result<()> {
+    let Found { behaviours, ended, .. } = found;
     let mut conformance = Conformance {
         backend,
         role: "client",
@@ -41,7 +42,7 @@ pub(super) fn print(
         skipped: BTreeMap::new(),
         failed: BTreeMap::new(),
     };
-    for Behaviour { name, verdict, .. } in behaviours {
+    for Behaviour { name, verdict, .. } in &behaviours {
         match verdict {
             Verdict::Passed => conformance.passed_count += 1,
             Verdict::Skipped(why) => drop(conformance.skipped.insert(name, why)),
@@ -55,8 +56,9 @@ pub(super) fn print(
     let others = conformance.skipped.iter().map(|(name, why)| (*name, format!("skipped: {why}")));
     let failed = conformance.failed.iter().map(|(name, why)| (*name, format!("FAILED: {why}")));
     output.outcome(&conformance, counts.into_iter().chain(others).chain(failed))?;
-    if !conformance.failed.is_empty() {
-        bail!(Failure::Reported);
+    match ended {
+        Some(error) => Err(error.into()),
+        None if !conformance.failed.is_empty() => bail!(Failure::Reported),
+        None => Ok(()),
     }
-    Ok(())
 }

@@ -145,7 +145,7 @@ pub(super) fn ask(args: &Arguments, host: &Host, output: Output) -> Result<()> {
             conform(machine, stream, &options, calls).await
         })?;
         let simulated = asked.record.simulated_profile();
-        return conformance::print(&asked.found, BACKEND, &asked.device, simulated, output);
+        return conformance::print(asked.found, BACKEND, &asked.device, simulated, output);
     }
     let files = Files::require_writable(&args.out, None)?;
     let asked = with_peer(args, host, output, Some(files), async |machine, stream, calls| {

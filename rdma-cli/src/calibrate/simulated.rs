@@ -65,11 +65,11 @@ pub(super) fn run(args: &Arguments, output: Output) -> Result<()> {
     let profile = plain(args.profile.as_deref().unwrap_or("tb5"));
     if args.conformance {
         let record = Record::new(None, None);
-        let found: Vec<_> = between_two(args, output, &record, async move |mac, stream| {
+        let found = between_two(args, output, &record, async move |mac, stream| {
             let calls = Arc::new(Calls::new(mac.runtime()));
             conform(&mac, stream, &options, &calls).await
         })?;
-        return conformance::print(&found, SIMULATOR, &mac::device(0), Some(&profile), output);
+        return conformance::print(found, SIMULATOR, &mac::device(0), Some(&profile), output);
     }
     let files = Files::require_writable(&args.out, args.profile.as_deref())?;
     let record = Record::new(Some(files), Some(Simulation { profile, is_in_real_time: false }));
