@@ -4,7 +4,7 @@
 
 mod tasks;
 
-use rdma_core::{Runtime, Work};
+use rdma_core::{Runtime, Time, Work};
 
 use self::tasks::{most_at_once, wake_up};
 use super::samples::median;
@@ -94,6 +94,12 @@ fn enter(findings: &mut Findings, costs: &Costs, is_polling: bool) {
     }
 }
 
+/// The time of each of `count` calls in a row that began at `start`, without what noting them takes, in nanoseconds
+fn each(lab: &Lab<'_>, start: Time, count: usize) -> f64 {
+    let took = (lab.now() - start).as_nanos() as f64 / count as f64;
+    (took - lab.noting_ns(count)).max(0.0)
+}
+
 /// The times of a post of a receive, and of one of a send
 async fn posts(lab: &mut Lab<'_>) -> Result<(f64, f64), CalibrateError> {
     let mut station = lab.pair(192, (ROUNDS * POSTS + 1) << 12).await?;
@@ -103,13 +109,13 @@ async fn posts(lab: &mut Lab<'_>) -> Result<(f64, f64), CalibrateError> {
         for number in 0..POSTS {
             station.recv(slot(round * POSTS + number, 8))?;
         }
-        receives.push((lab.now() - start).as_nanos() as f64 / POSTS as f64);
+        receives.push(each(lab, start, POSTS));
         lab.recv(POSTS, 8).await?;
         let start = lab.now();
         for _ in 0..POSTS {
             station.send(8)?;
         }
-        sends.push((lab.now() - start).as_nanos() as f64 / POSTS as f64);
+        sends.push(each(lab, start, POSTS));
         for _ in 0..POSTS {
             station.sent().await?;
         }
@@ -127,7 +133,7 @@ async fn polls(lab: &mut Lab<'_>) -> Result<f64, CalibrateError> {
         for _ in 0..POLLS {
             station.poll()?;
         }
-        times.push((lab.now() - start).as_nanos() as f64 / POLLS as f64);
+        times.push(each(lab, start, POLLS));
     }
     Ok(median(&mut times))
 }
@@ -218,14 +224,23 @@ impl WakeUps {
         };
         findings.decide("timing.wake_tail_one_in", one_in.round().max(1.0) as u64);
         findings.decide("timing.wake_tail_ns", most.round() as u64);
-        let why = format!("{late} of {} wake-ups took more than twice the median", self.count);
+        let why = format!(
+            "{late} of {} wake-ups took more than twice the median: a share with a standard error of {:.1} %",
+            self.count,
+            100.0 * standard_error(late),
+        );
         findings.profile.remark("timing.wake_tail_one_in", &why);
         // Three standard deviations of the count.
-        let deviations = 3.0 * (late as f64).sqrt();
+        let deviations = 3.0 * standard_error(late) * late as f64;
         let with = |count: f64| if count > 0.0 { one_in * late as f64 / count } else { f64::INFINITY };
         let [least, most] = [deviations, -deviations].map(|more| with(late as f64 + more));
         findings.know_between("timing.wake_tail_one_in", least, most);
     }
+}
+
+/// The standard error of a share by the number of wake-ups that were late, as a part of the share
+fn standard_error(late: usize) -> f64 {
+    1.0 / (late as f64).sqrt()
 }
 
 /// Counts how many tasks of this machine run at once, by copies of which each takes `copy_ns`
