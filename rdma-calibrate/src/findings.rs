@@ -157,6 +157,19 @@ impl Findings {
         }
     }
 
+    /// Enters the part of a measured sum that falls to a field: `given`, because no experiment shows it alone
+    pub(crate) fn divide(&mut self, field: &'static str, value: f64, why: &str) {
+        match self.profile.set(field, &(value.max(0.0).round() as u64).to_string(), Decided::Given) {
+            Ok(()) => self.profile.remark(field, why),
+            Err(invalid) => self.leave(field, &format!("{why}; no profile can hold its part: {invalid}")),
+        }
+    }
+
+    /// True if an experiment has found the value of a field, alone or as a part of a sum
+    pub(crate) fn has_found(&self, field: &str) -> bool {
+        matches!(self.profile.decided(field), Some(Decided::Measured | Decided::Given))
+    }
+
     pub(crate) fn leave(&mut self, field: &'static str, why: &str) {
         self.profile.leave(field, why).expect("the plan names fields of the model");
     }

@@ -21,7 +21,7 @@ impl Findings {
     /// The page, in Markdown: what was found, which rules it contradicts, and what to report
     pub fn page(&self) -> String {
         let base = Profile::named(self.profile.base()).expect("the base is a profile of the simulator");
-        let [mut contradicted, mut confirmed, mut added, mut open] = [const { String::new() }; 4];
+        let [mut contradicted, mut confirmed, mut added, mut sums, mut open] = [const { String::new() }; 5];
         for plan in PLAN {
             let (value, before) = (self.value_of(plan.field), base.value(plan.field).unwrap_or_default());
             // Writing to a string does not fail.
@@ -29,16 +29,23 @@ impl Findings {
                 Some(Decided::Measured) if value != before && ADDED.contains(&plan.field) => {
                     writeln!(added, "| `{}` | {value} | {before} |", plan.field)
                 }
-                Some(Decided::Measured) if self.differs(plan.field, &value, &before) => {
+                Some(Decided::Measured | Decided::Given) if self.differs(plan.field, &value, &before) => {
                     let (says, known) = known_of(rule_of(plan.field));
                     writeln!(contradicted, "| `{}` | {value} | {before} | {says} | {known} |", plan.field)
                 }
                 Some(Decided::Measured) => writeln!(confirmed, "| `{}` | {value} |", plan.field),
+                // Below, as those that differ.
+                Some(Decided::Given) => Ok(()),
                 _ => {
                     let why = self.profile.why(plan.field).unwrap_or("not reached");
                     writeln!(open, "| `{}` | {before} | {} |", plan.field, cell(why))
                 }
             };
+            if let (Some(Decided::Given), Some(why)) =
+                (self.profile.decided(plan.field), self.profile.why(plan.field))
+            {
+                let _ = writeln!(sums, "| `{}` | {value} | {before} | {} |", plan.field, cell(why));
+            }
         }
         for RuleFinding { rule: name, instead } in &self.rules {
             let (says, known) = known_of(catalogue::rules().find(|rule| rule.name == *name));
@@ -94,8 +101,8 @@ impl Findings {
                 cell(why)
             );
         }
-        if let Some(wedged) = self.wedged.as_deref().map(cell) {
-            let _ = write!(page, "\n**{}{}.**\n", wedged[..1].to_uppercase(), &wedged[1..]);
+        if let Some(wedged) = &self.wedged {
+            let _ = write!(page, "\n**{}.**\n", sentence(&cell(wedged)));
         }
         if !self.stopped.is_empty() {
             page.push_str("\n## Experiments that stopped\n\n");
@@ -123,6 +130,11 @@ impl Findings {
             page.push_str("\n## What the profile adds\n\nThe simulator leaves these out, or has another number of cores, unless a profile says so.\n\n");
             page.push_str("| Field | Found | Simulator |\n|---|---|---|\n");
             page.push_str(&added);
+        }
+        if !sums.is_empty() {
+            page.push_str("\n## What shows only in sums\n\nNo experiment tells these apart: the profile has parts of the sums, with which these are as measured.\n\n");
+            page.push_str("| Field | Part | Simulator | Sums |\n|---|---|---|---|\n");
+            page.push_str(&sums);
         }
         page.push_str("\n## What was not decided\n\n| Field | Left at | Why |\n|---|---|---|\n");
         page.push_str(&open);
@@ -187,8 +199,10 @@ impl Findings {
         let is_other =
             |name: &str, value: &str| self.differs(name, value, &base.value(name).unwrap_or_default());
         let differing = self.profile.differences();
-        let measured = differing.filter(|(name, _)| self.profile.decided(name) == Some(Decided::Measured));
-        let fields = measured.filter(|(name, value)| is_other(name, value)).map(|(name, _)| name);
+        let fields = differing
+            .filter(|(name, _)| self.has_found(name))
+            .filter(|(name, value)| is_other(name, value))
+            .map(|(name, _)| name);
         let rules = self.rules.iter().filter(|found| found.instead.is_some()).map(|found| found.rule);
         let is_failed =
             |found: &&Behaviour| found.rule.is_none() && matches!(found.verdict, Verdict::Failed(_));
@@ -216,6 +230,12 @@ fn cell(text: &str) -> String {
     const MOST: usize = 400;
     let plain = |c: char| if c.is_control() || c == '|' { ' ' } else { c };
     text.chars().take(MOST).map(plain).collect()
+}
+
+/// A text that begins with a capital letter
+fn sentence(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().into_iter().flat_map(char::to_uppercase).chain(rest).collect()
 }
 
 /// A number and its unit
@@ -298,10 +318,36 @@ mod tests {
         assert!(differs(&findings, "240s"));
     }
 
-    /// Catches words of a peer that make rows of a table.
+    /// Catches words of a peer that make rows or cells of a table, wherever the page has them.
     #[test]
     fn words_of_a_peer_stay_in_their_cell() {
-        assert_eq!(cell("a | b\n| c |"), "a   b   c  ");
-        assert_eq!(cell(&"x".repeat(1000)).len(), 400);
+        let words = format!("a | b\n| c |\n{}", "x".repeat(1000));
+        let mut findings = Findings::new("rdma_en2", PortStatus::new(PortState::Active, 80_000_000_000));
+        findings.stopped.push(("limits", words.clone()));
+        findings.rule("order", Some(words.clone()));
+        findings.leave_rule("turns", words.clone());
+        findings.leave("timing.turns", &words);
+        findings.divide("timing.doorbell_ns", 900.0, &words);
+        findings.leave_goodput(4096, &words);
+        (findings.ended, findings.wedged) = (Some(words.clone()), Some(words.clone()));
+        for verdict in [Verdict::Failed(words.clone()), Verdict::Skipped(words.into())] {
+            findings.behaviours.push(Behaviour { name: "a_behaviour", rule: None, verdict });
+        }
+        let page = findings.page();
+        let plain = format!("a   b   c   {}", "x".repeat(388));
+        assert_eq!(page.matches(&plain[1..]).count(), 10, "{page}");
+        let mut columns = None;
+        for line in page.lines() {
+            let count = line.matches('|').count();
+            assert!(line.starts_with('|') || count == 0, "{line}");
+            assert!(count == 0 || columns.is_none_or(|columns| columns == count), "{line}");
+            columns = (count > 0).then_some(count);
+        }
+    }
+
+    /// Regression: words without a first letter of one byte ended the program.
+    #[test]
+    fn any_words_begin_a_sentence() {
+        assert_eq!(["", "über", "the port"].map(sentence), ["", "Über", "The port"]);
     }
 }

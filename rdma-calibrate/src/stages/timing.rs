@@ -34,6 +34,10 @@ const CREDIT_ROUNDS: usize = 32;
 const PARTS: [&str; 4] =
     ["timing.doorbell_ns", "timing.propagation_ns", "timing.delivery_ns", "timing.send_completion_ns"];
 
+/// What programs see of [`PARTS`] where a send completes once its message has left.
+const SUMS: &str = "a part of a sum: measured are doorbell + send_completion, propagation + send_completion, and 2 propagation + delivery; no \
+                    program sees more";
+
 /// The measured times, in nanoseconds
 #[derive(Debug)]
 struct Measured {
@@ -141,21 +145,16 @@ fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
         findings.leave("rules.send_completion", "bytes take no time");
     }
     let credit = credit - message - short_ns;
-    let set = |findings: &mut Findings, values: [(&'static str, f64); 3]| {
-        for (field, value) in values {
-            findings.decide(field, value.max(0.0).round() as u64);
-        }
-    };
     if !departs {
         let (doorbell, propagation) = (send[0], relay / 2.0);
-        set(
-            findings,
-            [
-                ("timing.doorbell_ns", doorbell),
-                ("timing.propagation_ns", propagation),
-                ("timing.delivery_ns", credit - 2.0 * propagation),
-            ],
-        );
+        let shown = [
+            ("timing.doorbell_ns", doorbell),
+            ("timing.propagation_ns", propagation),
+            ("timing.delivery_ns", credit - 2.0 * propagation),
+        ];
+        for (field, value) in shown {
+            findings.decide(field, value.max(0.0).round() as u64);
+        }
         findings.leave("timing.send_completion_ns", "sends complete before they have left");
         return;
     }
@@ -184,19 +183,10 @@ fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
     let completion = base.max(least).min(doorbell_and_completion).min(propagation_and_completion).max(0.0);
     let doorbell = doorbell_and_completion - completion;
     let propagation = propagation_and_completion - completion;
-    set(
-        findings,
-        [
-            ("timing.doorbell_ns", doorbell),
-            ("timing.propagation_ns", propagation),
-            ("timing.delivery_ns", credit - 2.0 * propagation),
-        ],
-    );
-    findings.decide("timing.send_completion_ns", completion.round() as u64);
-    for field in PARTS {
-        let why = "measured are doorbell + send_completion, propagation + send_completion, and 2 propagation + delivery; \
-                   no program sees more";
-        findings.profile.remark(field, why);
+    for (field, value) in
+        PARTS.into_iter().zip([doorbell, propagation, credit - 2.0 * propagation, completion])
+    {
+        findings.divide(field, value, SUMS);
     }
 }
 

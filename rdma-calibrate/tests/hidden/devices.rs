@@ -136,6 +136,10 @@ pub(crate) fn secret(seed: u64) -> Model {
     if choices.pick(4) > 0 {
         set(&mut profile, "timing.verbs_take_time", "true");
     }
+    // Where it is refused, ports have another address, over which they connect.
+    if Seeded::new(seed ^ 0xA9FE).pick(4) == 0 {
+        set(&mut profile, "rules.link_local_source", "false");
+    }
     // Ports of 40 Gb/s have no devices otherwise.
     if cables(seed).rate == LineRate::TB4 {
         set(&mut profile, "rules.tb4_devices", "true");

@@ -36,23 +36,25 @@ fn options(model: &Model) -> Options {
     Options::default().with_stream_time(time).with_risk_reboot(true)
 }
 
-/// Judges all of these devices, and names each that is not recovered
-fn assert_recovers(seeds: std::ops::Range<u64>) {
-    let failed: Vec<_> = seeds.filter(|seed| catch_unwind(|| assert_recovered(*seed)).is_err()).collect();
+/// Judges all of these devices, and names each that is not recovered; with the experiments of `--risk-reboot` if `risks`
+fn assert_recovers(seeds: std::ops::Range<u64>, risks: bool) {
+    let is_lost = |seed: &u64| catch_unwind(|| assert_recovered(*seed, risks)).is_err();
+    let failed: Vec<_> = seeds.filter(is_lost).collect();
     assert!(failed.is_empty(), "not recovered: seeds {failed:?}");
 }
 
-fn assert_recovered(seed: u64) {
+fn assert_recovered(seed: u64, risks: bool) {
     let model = secret(seed);
-    let ended = calibrated_over(cables(seed), model.clone(), seed, options(&model));
+    let options = if risks { options(&model) } else { options(&model).with_risk_reboot(false) };
+    let ended = calibrated_over(cables(seed), model.clone(), seed, options);
     let found = ended.asked.unwrap_or_else(|error| panic!("seed {seed}: {error}\n{:?}", model));
     ended.served.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     assert!(ended.leaks.is_empty(), "seed {seed}: {}", ended.leaks);
     assert!(ended.time.as_nanos() <= MOST.as_nanos() as u64, "seed {seed}: {:?}", ended.time);
-    assert_found(seed, &model, &found.profile, &OF_C);
+    assert_found(seed, &model, &found.profile, &OF_C, risks);
     assert_cables(seed, &model, &found);
     assert_rules_hold(&found);
-    assert_behaves(seed, &model, &found);
+    assert_behaves(seed, &model, &found, risks);
     assert_figures(seed, &model, &found);
     assert_predicts(seed, &model, &found);
     let read = Profile::parse("found.toml", &found.profile.to_toml()).unwrap();
@@ -63,7 +65,37 @@ fn assert_recovered(seed: u64) {
 /// measured and is not visible.
 #[test]
 fn two_hundred_devices_are_recovered() {
-    assert_recovers(0..200);
+    assert_recovers(0..200, true);
+}
+
+/// The command that users run first, without options: it decides everything but what may need a reboot.
+///
+/// Catches a disputed rule that could be decided without a risk and is not, and more than one transition that fails.
+#[test]
+fn a_hundred_devices_are_recovered_without_a_risk() {
+    assert_recovers(100..200, false);
+}
+
+/// Catches a transition that fails although nothing asked for the risk, beside the one that most sources expect to succeed.
+#[test]
+fn without_a_risk_one_transition_fails_at_most() {
+    for (large_mtu, why) in
+        [(true, "no transition to RTR has failed; "), (false, "after 1 failed transition ")]
+    {
+        let mut model = Model::tb5();
+        (model.rules.large_mtu, model.rules.source_gid) = (large_mtu, SourceGid::Ipv4);
+        // A second one would show.
+        model.rules.failed_rtr_wedges = Some(2);
+        let found = calibrated(model, 1, Options::default()).asked.unwrap();
+        assert_eq!(found.wedged, None);
+        assert_eq!(found.profile.decided("rules.large_mtu"), Some(Decided::Measured));
+        assert_eq!(found.profile.model.rules.large_mtu, large_mtu);
+        let left = found.profile.why("rules.failed_rtr_wedges").unwrap();
+        assert!(left.starts_with(why) && left.ends_with("not asked for: --risk-reboot"), "{left}");
+        for field in ["rules.source_gid", "rules.unresolved", "timing.unresolved_rtr_ns"] {
+            assert_eq!(found.profile.why(field), Some("not asked for: --risk-reboot"), "{field}");
+        }
+    }
 }
 
 /// Catches a constant that is entered under the name of another one, and a profile that predicts other figures than were measured: each device is
@@ -83,7 +115,7 @@ fn the_profile_predicts_round_trips_and_goodput() {
 #[test]
 #[ignore = "takes minutes"]
 fn five_thousand_devices_are_recovered() {
-    assert_recovers(0..5000);
+    assert_recovers(0..5000, true);
 }
 
 /// The page names what contradicts the simulator, and only that.

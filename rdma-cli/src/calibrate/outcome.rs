@@ -56,7 +56,12 @@ pub(super) fn print(
     let profile = &findings.profile;
     let field = |name| {
         let decided = profile.decided(name)?;
-        let word = if decided == Decided::Measured { "measured" } else { "undecided" };
+        let word = match decided {
+            Decided::Measured => "measured",
+            // A calibration gives only these.
+            Decided::Given => "sum",
+            _ => "undecided",
+        };
         let why = profile.why(name).map(str::to_owned);
         Some((name, Field { value: profile.value(name)?, decided: word, why }))
     };
@@ -84,6 +89,7 @@ pub(super) fn print(
         ("device", named(&outcome.device, outcome.simulated_profile.as_deref())),
         ("took", format!("{seconds:.1} s")),
         ("measured", format!("{} fields", count("measured"))),
+        ("only in sums", format!("{} fields", count("sum"))),
         ("undecided", format!("{} fields, each with its reason in the page", count("undecided"))),
         ("contradicts the simulator", contradictions),
         ("profile", outcome.profile_file.clone()),
