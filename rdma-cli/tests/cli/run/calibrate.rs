@@ -6,7 +6,7 @@ use rdma_sim::profile::{Decided, Profile};
 
 use super::fixture::{lines_of, pair, with_port};
 use crate::calibrate::SECRET;
-use crate::support::{Folder, assert_code, assert_failed, stderr, stdout};
+use crate::support::{Folder, assert_code, assert_failed, json, stderr, stdout, tool};
 
 /// The commands of both sides, of which the second one writes `out`
 fn calibrating(out: &str) -> Vec<String> {
@@ -176,10 +176,11 @@ propagation_ns = 2000000
 delivery_ns = 100000
 ";
 const CLOSE: f64 = 0.05;
-/// How often a figure may be spoilt by what else this machine does.
+/// An odd number of calibrations and predictions, of which what else this machine does may spoil less than half
 const ATTEMPTS: usize = 5;
 
-/// What perftest measures between two processes: latencies in µs and bandwidths in MB/s
+/// What perftest measures between two processes: latencies in µs and bandwidths in MB/s; infinite where it fails, as by a rule that a disturbed
+/// calibration got wrong
 fn of_perftest(profile: &str) -> Vec<(String, f64)> {
     let runs =
         [("ib_send_lat", "64"), ("ib_send_lat", "65536"), ("ib_send_bw", "16384"), ("ib_send_bw", "262144")];
@@ -193,7 +194,9 @@ fn of_perftest(profile: &str) -> Vec<(String, f64)> {
         }
         let options = ["--pace", "tb5", "--link-layer", "ethernet", "--profile", profile];
         let output = pair(&options, &words).output();
-        assert_code(&output, 0);
+        if !output.status.success() {
+            return (format!("{name} of {size} bytes"), f64::INFINITY);
+        }
         let lines = lines_of(&output.stdout, "b");
         let row = lines.iter().find(|line| line.split_whitespace().next() == Some(size));
         let row = row.unwrap_or_else(|| panic!("{name} has no row of {size}: {lines:?}"));
@@ -204,7 +207,43 @@ fn of_perftest(profile: &str) -> Vec<(String, f64)> {
     figures.into()
 }
 
-/// Two processes calibrate, which are not told what; the file predicts programs that others have published.
+/// The same device in virtual time, which no machine disturbs: the simulator calibrates it, and the file predicts round trips and streams of the
+/// sizes below.
+///
+/// Catches constants and capacities of that device which the file does not have.
+#[test]
+fn the_file_of_the_same_device_in_virtual_time_predicts_the_same_sizes_within_5_percent() {
+    let folder = Folder::new();
+    let (secret, found) = (folder.write("slow.toml", SLOW), folder.path("found.toml"));
+    let (secret, found) = (secret.to_str().unwrap(), found.to_str().unwrap());
+    let run = |words: &[&str]| {
+        let output = tool().args(words).output().unwrap();
+        assert_code(&output, 0);
+        json(&output)
+    };
+    run(&["calibrate", "--json", "--profile", secret, "--out", found]);
+    let ping = |profile: &str, size: &str| {
+        let report = run(&["ping", "--json", "--bytes", size, "--profile", profile]);
+        report["rtt_ns"]["p50"].as_f64().unwrap()
+    };
+    let goodput = |profile: &str, size: &str| {
+        let report = run(&["bw", "--json", "--bytes", size, "--profile", profile]);
+        report["rows"][0]["goodput_bytes_per_second"].as_f64().unwrap()
+    };
+    for (figure, size) in [
+        (&ping as &dyn Fn(&str, &str) -> f64, "64"),
+        (&ping, "65536"),
+        (&goodput, "16384"),
+        (&goodput, "262144"),
+    ] {
+        let [truth, predicted, other] = [secret, found, "tb5"].map(|profile| figure(profile, size));
+        assert!((predicted / truth - 1.0).abs() < CLOSE, "{size}: {truth}, predicted {predicted}");
+        assert!((other / truth - 1.0).abs() > CLOSE, "{size}: the secret differs from the default");
+    }
+}
+
+/// Two processes calibrate, which are not told what; the file predicts programs that others have published: by the median of several attempts,
+/// each of which another program of this machine may disturb.
 ///
 /// Catches constants of two processes that are not those of the device: receives of another process were known too early.
 #[test]
@@ -213,18 +252,19 @@ fn the_file_of_two_processes_predicts_perftest_within_5_percent() {
     let folder = Folder::new();
     let (secret, found) = (folder.write("slow.toml", SLOW), folder.path("found.toml"));
     let (secret, found) = (secret.to_str().unwrap(), found.to_str().unwrap());
-    let mut tried = String::new();
+    let mut attempts = Vec::new();
     for _ in 0..ATTEMPTS {
         let output = with_port(&["--pace", "tb5", "--profile", secret], &calibrating(found)).output();
         assert_code(&output, 0);
-        let (measured, predicted) = (of_perftest(secret), of_perftest(found));
-        let both = || measured.iter().zip(&predicted).map(|((what, truth), (_, found))| (what, truth, found));
-        let lines: Vec<_> =
-            both().map(|(what, truth, found)| format!("{what}: {truth}, predicted {found}")).collect();
-        if both().all(|(_, truth, found)| (found / truth - 1.0).abs() < CLOSE) {
-            return;
-        }
-        tried += &format!("{}\n\n", lines.join("\n"));
+        let truth = of_perftest(secret);
+        assert!(truth.iter().all(|(_, figure)| figure.is_finite()), "{truth:?}");
+        attempts.push((truth, of_perftest(found)));
     }
-    panic!("{tried}");
+    for (at, (what, _)) in attempts[0].0.iter().enumerate() {
+        let mut ratios: Vec<_> =
+            attempts.iter().map(|(truth, predicted)| predicted[at].1 / truth[at].1).collect();
+        ratios.sort_by(f64::total_cmp);
+        let median = ratios[ATTEMPTS / 2];
+        assert!((median - 1.0).abs() < CLOSE, "{what}: predictions by their truth: {ratios:?}");
+    }
 }
