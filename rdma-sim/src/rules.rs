@@ -61,6 +61,8 @@ pub struct Rules {
     pub multi_sge: MultiSge,
     /// `process-end`: protection domains that each end of a process leaks on each device where it had any
     pub process_end_leaks_pds: u32,
+    /// `process-end-qps`: queue pairs that each end of a process leaks on each device where it had any
+    pub process_end_leaks_qps: u32,
     /// `queue-grant`: how much a queue accepts
     pub queue_grant: QueueGrant,
     /// `queue-read-back`: the depth that a queue pair reports
@@ -71,6 +73,8 @@ pub struct Rules {
     pub reboot_readdresses: bool,
     /// `replug-leaks-pd`: protection domains that each replugging leaks
     pub replug_leaks_pds: u32,
+    /// `key-reuse`: whether a region gets the key of one that was deregistered before
+    pub reuses_keys: bool,
     /// `ring-overflow`: how requests beyond the capacity of the queue are treated
     pub ring_overflow: RingOverflow,
     /// `send-completion`: when a send completes
@@ -257,11 +261,13 @@ impl Rules {
             local_write_alone: true,
             multi_sge: MultiSge::Refused,
             process_end_leaks_pds: 0,
+            process_end_leaks_qps: 0,
             queue_grant: QueueGrant::AtLeast(1023),
             queue_read_back: QueueReadBack::Accepted,
             queue_unit: QueueUnit::Frames,
             reboot_readdresses: false,
             replug_leaks_pds: 1,
+            reuses_keys: false,
             ring_overflow: RingOverflow::Refused,
             send_completion: SendCompletion::Departure,
             source_gid: SourceGid::Ipv4,
@@ -289,6 +295,7 @@ impl Rules {
             large_gid_table: true,
             local_write_alone: false,
             process_end_leaks_pds: 1,
+            process_end_leaks_qps: 1,
             queue_grant: QueueGrant::Exact,
             queue_read_back: QueueReadBack::Limit,
             reboot_readdresses: true,

@@ -1,5 +1,7 @@
 //! Registering memory
 
+use std::collections::BTreeSet;
+
 use rdma_core::{Access, Cause, Device, Error, Status, Transition};
 
 use crate::error::CalibrateError;
@@ -11,7 +13,10 @@ use crate::station::{Station, slot};
 /// The mapping begins at a page of 16 KiB: no coarser alignment shows.
 const COARSEST: usize = 16 << 10;
 
-/// Decides the alignment, and which rights memory needs
+/// The number of keys among which one may come back: a device that takes turns among more keys is one that gives none again.
+const KEYS: usize = 16;
+
+/// Decides the alignment, which rights memory needs, and if keys are given again
 pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     let register =
         |lab: &Lab<'_>, offset, access| Memory::register(&lab.device, offset, 4096, access).map(drop);
@@ -21,6 +26,11 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     }
     lab.findings.decide("rules.local_write_alone", alone.is_ok());
     let access = if alone.is_ok() { Access::LOCAL_WRITE } else { ALL_ACCESS };
+    let mut keys = BTreeSet::new();
+    for _ in 0..KEYS {
+        keys.insert(Memory::register(&lab.device, 0, 4096, access)?.lkey());
+    }
+    lab.findings.decide("rules.reuses_keys", keys.len() < KEYS);
     let offsets =
         std::iter::successors(Some(1), |offset| Some(offset * 2)).take_while(|offset| *offset < COARSEST);
     for offset in offsets.chain([COARSEST]) {

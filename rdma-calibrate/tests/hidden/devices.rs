@@ -37,6 +37,7 @@ const WORDS: &[(&str, &[&str])] = &[
     ("rules.queue_read_back", &["accepted", "asked", "limit"]),
     ("rules.queue_unit", &["frames", "requests"]),
     ("rules.replug_leaks_pds", &["0", "1"]),
+    ("rules.reuses_keys", &["true", "false"]),
     ("rules.ring_overflow", &["refused", "corrupts"]),
     ("rules.send_completion", &["departure", "hand-off"]),
     ("rules.source_gid", &["any", "ipv4"]),

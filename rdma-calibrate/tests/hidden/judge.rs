@@ -29,6 +29,7 @@ fn visible(field: &str, rate: LineRate, model: &Model, risks: bool) -> Option<St
         | "rules.crashes"
         | "rules.gids_move"
         | "rules.process_end_leaks_pds"
+        | "rules.process_end_leaks_qps"
         | "rules.reboot_readdresses"
         | "rules.replug_leaks_pds"
         | "rules.surplus_region_crashes"

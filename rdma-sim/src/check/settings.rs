@@ -295,10 +295,11 @@ impl Check {
             format!(", large_gid_table: {large_gid_table}"),
             format!(", surplus_region_crashes: {surplus_region_crashes}"),
         ];
-        // The default of this one changes nothing.
+        // The defaults of these change nothing.
         if self.model.timing.frame_ns == Timing::DEFAULT_FRAME_NS {
             younger.push(format!(", frame_ns: {}", Timing::DEFAULT_FRAME_NS));
         }
+        younger.extend([", process_end_leaks_qps: 0".to_owned(), ", reuses_keys: false".to_owned()]);
         let text = format!("{:?} {:?}", self.topology, self.model);
         let text = younger.iter().fold(text, |text, field| text.replace(field, ""));
         XxHash3_64::oneshot(text.as_bytes()) as u32
@@ -326,11 +327,19 @@ mod tests {
 
     /// Catches a new field of the model that turns replays which people have kept into those of another setup.
     #[test]
-    fn the_time_of_a_frame_is_a_part_of_the_setup_only_if_it_is_another_one() {
+    fn younger_fields_are_a_part_of_the_setup_only_if_they_are_not_the_default() {
         assert_eq!(Check::new().setup(), 0xe74f_2660);
         let mut model = Model::tb5();
         model.timing.frame_ns += 1;
         assert_ne!(Check::new().model(model).setup(), 0xe74f_2660);
+        for change in [
+            |rules: &mut Rules| rules.process_end_leaks_qps = 1,
+            |rules: &mut Rules| rules.reuses_keys = true,
+        ] {
+            let mut model = Model::tb5();
+            change(&mut model.rules);
+            assert_ne!(Check::new().model(model).setup(), 0xe74f_2660);
+        }
     }
 
     /// Catches replays of the strict profile and of macOS 26.2 that are refused because of a rule which no simulation shows.

@@ -139,7 +139,7 @@ impl Fabric {
             cqs: CompletionQueues::new(),
             links,
             cpu: Cpu::new(&model.timing),
-            memory: Memory::new(devices, model.rules.boundary, options.real_addresses),
+            memory: Memory::new(devices, &model.rules, options.real_addresses),
             sanitizer: Sanitizer::new(options.sanitizes),
             coverage: Coverage::default(),
             trace: Trace::new(),
@@ -323,7 +323,11 @@ impl Fabric {
                 }
                 FaultEffect::Reclaim(device) => {
                     self.trace.note_dropped(now, self.qps.subjects_of(device), Ending::Killed);
-                    for qp in self.qps.remove_all(device) {
+                    let qps = self.qps.remove_all(device);
+                    if self.world.keep_qps(device, qps.len() as u32) {
+                        self.coverage.rule(rule!("process-end-qps"));
+                    }
+                    for qp in qps {
                         self.coverage.rule(rule!("peer-death"));
                         self.coverage.rule(rule!("process-end"));
                         self.sanitizer.forget(qp);

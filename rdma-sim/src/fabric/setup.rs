@@ -70,6 +70,7 @@ impl Fabric {
                 rule!("registration-length"),
             ),
             (true, rule!("keys")),
+            (self.memory.gives_key_again(device), rule!("key-reuse")),
         ] {
             if applies {
                 self.coverage.rule(number);

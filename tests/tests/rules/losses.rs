@@ -7,7 +7,7 @@ use rdma_sim::rules::SpoiledRtr;
 use rdma_sim::{Sim, Stalled};
 use rdma_tests::DEVICE;
 
-use super::{bare, device, errno, happen, on_pair, pair, passes, rest, under, within_a_second};
+use super::{Bare, bare, device, errno, happen, on_pair, pair, passes, rest, under, within_a_second};
 use crate::counting::{Simulate, value_of};
 
 #[test]
@@ -277,4 +277,28 @@ fn what_ends_of_processes_leak_adds_up_until_a_reboot() {
     assert_eq!(left(0), [11; 5]);
     assert_eq!(left(1), [10, 9, 8, 8, 11], "an end that leaves nothing leaks nothing");
     assert_eq!(left(5), [9, 7, 5, 5, 11], "no more is leaked than there was");
+}
+
+/// Sources: mlx#3207 and nix-ai: queue pairs of crashed processes stay, and their ports refuse more.
+#[test]
+fn queue_pairs_that_ends_of_processes_leak_add_up_until_a_reboot() {
+    let left = |leaks| {
+        value_of(under(|rules| rules.process_end_leaks_qps = leaks), async |net| {
+            let new = || Bare::new(net.open("a", DEVICE).ok()?, &QpInit::with_frames(7), 1).ok();
+            let free = || std::iter::from_fn(new).collect::<Vec<_>>().len();
+            let mut left = Vec::new();
+            for used in [2, 2, 0] {
+                let _used: Vec<_> = (0..used).map(|_| bare(&net, "a")).collect();
+                happen(&net, "a restart").await;
+                left.push(free());
+            }
+            happen(&net, "a reboot 1s").await;
+            rest(&net, Duration::from_secs(2)).await;
+            left.push(free());
+            left
+        })
+    };
+    assert_eq!(left(0), [10; 4]);
+    assert_eq!(left(1), [9, 8, 8, 10], "an end that leaves nothing leaks nothing");
+    assert_eq!(left(5), [8, 6, 6, 10], "no more is leaked than there was");
 }

@@ -181,6 +181,31 @@ fn keys_begin_at_0x101_and_are_unique() {
     });
 }
 
+/// Catches keys that are unique whatever the rule says, and a key that reaches memory of which it is no longer the key.
+#[test]
+fn a_key_that_was_given_back_is_given_again_or_not() {
+    let old_key = |reuses| {
+        value_of(under(|rules| rules.reuses_keys = reuses), async |net| {
+            let [a, b] = raws(&net);
+            let old = a.register_again(ALL).unwrap();
+            let before = Sge { addr: old.base(), len: 4, lkey: old.lkey() };
+            drop(old);
+            let new = a.register_again(ALL).unwrap();
+            let other = a.register_again(ALL).unwrap();
+            assert_ne!(new.lkey(), other.lkey(), "a key has one region at a time");
+            b.recv(1, &[b.sge(0..4)]).unwrap();
+            let accepted = [before.addr, new.base()]
+                .map(|addr| a.post(1, SendOp::Send, &[Sge { addr, ..before }]).is_ok());
+            if accepted[1] {
+                assert_eq!(a.completion().await.status, Status::Success);
+            }
+            accepted
+        })
+    };
+    assert_eq!(old_key(false), [false, false], "a program that keeps an old key is refused");
+    assert_eq!(old_key(true), [false, true], "an old key passes for the new one");
+}
+
 #[test]
 fn memory_that_is_not_registered_is_refused() {
     Sim::new().simulate(async |net| {

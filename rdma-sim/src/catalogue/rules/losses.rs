@@ -16,6 +16,12 @@ rules! {
     "process-end", Measured by "nix-ai, rdma-protection-domains.md; mlx#3207", set by Rules::process_end_leaks_pds,
         shown by the_kernel_reclaims_the_objects_of_a_dead_process;
 
+    /// What the kernel keeps of a process that has ended may be queue pairs as well, which add up until a reboot. How many at each
+    /// end is not known, so this is off. The fault `leak-qps` takes some at once.
+    "process-end-qps", Reported by "mlx#3207; nix-ai, rdma-protection-domains.md", set by Rules::process_end_leaks_qps,
+        applies if |model| model.rules.process_end_leaks_qps > 0,
+        shown by queue_pairs_that_ends_of_processes_leak_add_up_until_a_reboot;
+
     /// After the cable was pulled, every operation on the old objects is refused (6, which is assumed). The provider of
     /// a Mac crashes the process instead.
     "unplug", Measured by "mlx#4192", caused by "unplug",

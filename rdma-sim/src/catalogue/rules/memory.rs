@@ -38,6 +38,12 @@ rules! {
     "keys", Measured by "openclawradar, 2026-05-06; tmc/apple rdma", set by Caps::one_sided,
         shown by keys_begin_at_0x101_and_are_unique;
 
+    /// A region may get the key of one that was deregistered before: an inference that no source has seen, so this is off, and a
+    /// program that uses an old key is refused. That the key which was given back last is the next one is assumed.
+    "key-reuse", Assumed by "this project", set by Rules::reuses_keys,
+        applies if |model| model.rules.reuses_keys,
+        shown by a_key_that_was_given_back_is_given_again_or_not;
+
     /// A request that names an unknown lkey, or leaves its region, is refused (22) and uses no slot.
     "unregistered", Assumed by "this project",
         shown by memory_that_is_not_registered_is_refused;

@@ -9,6 +9,7 @@ use slotmap::SlotMap;
 
 use self::region::{BOUNDARY, Region, copy};
 use super::ids::{DeviceIndex, RegionKey, Span};
+use crate::rules::Rules;
 use crate::trace::BEGINNING;
 
 /// The registered memory of all devices
@@ -19,6 +20,8 @@ pub(crate) struct Memory {
     boundary: bool,
     /// There was a region with such a boundary inside.
     has_boundary: bool,
+    /// Regions get keys that were given back.
+    reuses_keys: bool,
     /// Regions have the addresses of their memory, as programs in C expect, instead of invented ones.
     real_addresses: bool,
 }
@@ -26,6 +29,8 @@ pub(crate) struct Memory {
 struct PerDevice {
     regions: Vec<RegionKey>,
     next_lkey: u32,
+    /// Keys that were given back and may be given again
+    free_lkeys: Vec<Lkey>,
     next_base: u64,
 }
 
@@ -55,10 +60,17 @@ const FIRST_LKEY: u32 = 0x101;
 const LKEY_STEP: u32 = 0x100;
 
 impl Memory {
-    pub(super) fn new(devices: usize, boundary: bool, real_addresses: bool) -> Self {
-        let per_device = || PerDevice { regions: Vec::new(), next_lkey: FIRST_LKEY, next_base: BOUNDARY };
+    pub(super) fn new(devices: usize, rules: &Rules, real_addresses: bool) -> Self {
+        let Rules { boundary, reuses_keys, .. } = *rules;
+        let per_device = || PerDevice {
+            regions: Vec::new(),
+            next_lkey: FIRST_LKEY,
+            free_lkeys: Vec::new(),
+            next_base: BOUNDARY,
+        };
         let devices = std::iter::repeat_with(per_device).take(devices).collect();
-        Self { regions: SlotMap::with_key(), devices, boundary, has_boundary: false, real_addresses }
+        let regions = SlotMap::with_key();
+        Self { regions, devices, boundary, has_boundary: false, reuses_keys, real_addresses }
     }
 
     // ─── Registering ───
@@ -74,9 +86,12 @@ impl Memory {
         step: u64,
     ) -> Registered {
         let owner = &mut self.devices[device.position()];
-        let (mut base, lkey) = (owner.next_base, Lkey(owner.next_lkey));
+        let mut base = owner.next_base;
         owner.next_base += (memory.len() as u64).next_multiple_of(BOUNDARY);
-        owner.next_lkey += LKEY_STEP;
+        let lkey = owner.free_lkeys.pop().unwrap_or_else(|| {
+            let next = owner.next_lkey + LKEY_STEP;
+            Lkey(std::mem::replace(&mut owner.next_lkey, next))
+        });
         if self.real_addresses {
             base = memory.cast::<u8>().addr().get() as u64;
         } else if straddles {
@@ -93,9 +108,18 @@ impl Memory {
 
     /// Takes a region away, and returns the device that it belonged to
     pub(super) fn deregister(&mut self, key: RegionKey) -> Option<DeviceIndex> {
-        let device = self.regions.remove(key)?.device;
-        self.devices[device.position()].regions.retain(|other| *other != key);
+        let Region { device, lkey, .. } = self.regions.remove(key)?;
+        let owner = &mut self.devices[device.position()];
+        owner.regions.retain(|other| *other != key);
+        if self.reuses_keys {
+            owner.free_lkeys.push(lkey);
+        }
         Some(device)
+    }
+
+    /// Whether the next region of a device gets a key that another region had
+    pub(super) fn gives_key_again(&self, device: DeviceIndex) -> bool {
+        !self.devices[device.position()].free_lkeys.is_empty()
     }
 
     /// How many regions a device has
@@ -104,8 +128,8 @@ impl Memory {
     }
 
     pub(super) fn deregister_all(&mut self, device: DeviceIndex) {
-        for region in std::mem::take(&mut self.devices[device.position()].regions) {
-            self.regions.remove(region);
+        for region in self.devices[device.position()].regions.clone() {
+            self.deregister(region);
         }
     }
 

@@ -161,6 +161,14 @@ impl World {
         }
     }
 
+    /// A process that had so many queue pairs on a device has ended; returns whether the kernel keeps some of them
+    pub(crate) fn keep_qps(&mut self, device: DeviceIndex, count: u32) -> bool {
+        let kept = self.rules.process_end_leaks_qps.min(count);
+        let leaked = &mut self.device_mut(device).leaked;
+        leaked.qps = leaked.qps.saturating_add(kept);
+        kept > 0
+    }
+
     fn renumber(&mut self, host: u32) {
         let devices: Vec<_> = self.devices_of(host).collect();
         let mut names: Vec<_> = devices.iter().map(|device| self.device_name(*device).to_owned()).collect();
