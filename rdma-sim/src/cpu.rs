@@ -1,9 +1,58 @@
 //! What the work of programs costs the task that is polled
 
+use std::cell::Cell;
+
 use rdma_core::Work;
 
 use crate::model::Timing;
 use crate::verb_time;
+
+thread_local! {
+    static IS_POLLING: Cell<bool> = const { Cell::new(false) };
+    static SHARE: Cell<Share> = const { Cell::new(Share::WHOLE) };
+}
+
+/// The part of its host's cores that the task which is polled has
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    /// Tasks that run, of which each has as much as another
+    pub(crate) tasks: u64,
+    pub(crate) cores: u64,
+}
+
+impl Share {
+    /// A core of its own
+    pub(crate) const WHOLE: Self = Self { tasks: 1, cores: 1 };
+
+    /// How long work takes that takes `ns` on a core of its own
+    fn stretch(self, ns: u64) -> u64 {
+        let Self { tasks, cores } = self;
+        if tasks <= cores { ns } else { ns.saturating_mul(tasks) / cores }
+    }
+}
+
+/// Runs `poll` of a task that has this share; returns whether the task waits for completions: then it polls until one comes, as programs on
+/// a Mac do
+pub(crate) fn with_share(share: Share, poll: impl FnOnce()) -> bool {
+    /// Ends the share even if the task panics: the next run of this thread is another one.
+    struct Restore;
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            SHARE.set(Share::WHOLE);
+        }
+    }
+    let _restore = Restore;
+    IS_POLLING.set(false);
+    SHARE.set(share);
+    poll();
+    IS_POLLING.replace(false)
+}
+
+/// The task that is polled begins to wait for completions
+#[inline]
+pub(crate) fn note_polling() {
+    IS_POLLING.set(true);
+}
 
 /// How far the task that is polled is ahead of the simulation
 ///
@@ -42,14 +91,14 @@ impl Cpu {
     #[inline]
     pub(crate) fn spend(self, ns: u64) {
         if self.is_on {
-            verb_time::add(ns);
+            verb_time::add(SHARE.get().stretch(ns));
         }
     }
 
     /// The task, or the thread, is so many nanoseconds in a verb of set-up or teardown
     pub(crate) fn spend_in_verb(self, ns: u64) {
         if self.is_on || self.verbs_take_time {
-            verb_time::add(ns);
+            verb_time::add(SHARE.get().stretch(ns));
         }
     }
 
@@ -67,5 +116,32 @@ impl Cpu {
     #[inline]
     pub(crate) fn ahead_ns(self) -> u64 {
         if self.is_on { verb_time::so_far() } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a share that a task which panics leaves to the next run of its thread.
+    #[test]
+    fn a_share_ends_with_the_poll_of_its_task() {
+        let cpu = Cpu::new(&Timing { cpu: true, ..Timing::default() });
+        let spent = || {
+            cpu.spend(100);
+            verb_time::take()
+        };
+        let half = Share { tasks: 2, cores: 1 };
+        let mut in_poll = 0;
+        assert!(with_share(half, || {
+            in_poll = spent();
+            note_polling();
+        }));
+        assert_eq!((in_poll, spent()), (200, 100));
+        assert!(!with_share(half, || ()), "the task waits for nothing");
+        let panicked =
+            std::panic::catch_unwind(|| with_share(half, || std::panic::resume_unwind(Box::new(()))));
+        assert!(panicked.is_err());
+        assert_eq!(spent(), 100);
     }
 }

@@ -14,6 +14,7 @@ use rdma_core::{
     SendRequest, Teardown, Transition, Verb, probe,
 };
 
+use crate::cpu;
 use crate::fabric::{Change, CqKey, DeviceIndex, DeviceRef, Fabric, QpKey, Registered};
 use crate::shared::Shared;
 
@@ -300,6 +301,7 @@ impl CompletionQueue for SimCompletionQueue {
         if n > 0 {
             return Poll::Ready(Ok(n));
         }
+        cpu::note_polling();
         probe::waits_for(format_args!("a completion at {}", PortName(&self.context)));
         Poll::Pending
     }

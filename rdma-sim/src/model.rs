@@ -181,7 +181,7 @@ pub struct Timing {
     pub wake_tail_one_in: u32,
     /// Upper bound of what such a wake-up takes in addition
     pub wake_tail_ns: u32,
-    /// How many tasks of one host run at once; zero: each has a core of its own
+    /// How many tasks of one host run at once, those that wait for completions included, as they poll; zero: each has a core of its own
     pub cores: u32,
     /// Most bytes of payload that all ports of a Mac send together in a microsecond; zero: as much as their cables carry
     pub mac_bytes_per_us: u64,

@@ -193,7 +193,7 @@ impl SimRuntime {
                 }
                 Ok(id) => {
                     let host = run.host_with_cores(id);
-                    run.poll(id);
+                    run.poll_on(id, host);
                     run.block(id, host, verb_time::take(), self.now());
                 }
                 Err(mut stalled) => {

@@ -44,6 +44,8 @@ pub(super) struct Task {
     pub(super) is_stopped: bool,
     /// Whether it was woken meanwhile
     pub(super) is_held: bool,
+    /// Whether it waits for completions: it polls all the time, on a core
+    pub(super) is_polling: bool,
     future: BoxFuture,
     pub(super) wake: Arc<TaskWaker>,
     waker: Waker,
@@ -54,7 +56,7 @@ impl Task {
     pub(super) fn new(Spawned { origin, future }: Spawned, is_stopped: bool, wake: Arc<TaskWaker>) -> Self {
         let waker = Waker::from(Arc::clone(&wake));
         waker.wake_by_ref();
-        Self { origin, is_stopped, is_held: false, future, wake, waker }
+        Self { origin, is_stopped, is_held: false, is_polling: false, future, wake, waker }
     }
 
     /// Polls the task; returns whether it has ended

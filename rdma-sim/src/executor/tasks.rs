@@ -8,6 +8,7 @@ use rdma_core::Time;
 use super::stalled::{Wait, Waits, wait_of};
 use super::task::{MAIN, Task, TaskName};
 use crate::choices::Step;
+use crate::cpu::{self, Share};
 use crate::scheduler::Order;
 use crate::shared::Shared;
 
@@ -40,6 +41,25 @@ struct Blocked {
 }
 
 impl Tasks {
+    /// Polls a task; one of `host` has its share of the cores
+    pub(super) fn poll_on(&mut self, id: usize, host: Option<u32>) {
+        let Some(host) = host else { return self.poll(id) };
+        let is_polling = cpu::with_share(self.share(id, host), || self.poll(id));
+        if let Some(Some(task)) = self.tasks.get_mut(id) {
+            task.is_polling = is_polling;
+        }
+    }
+
+    /// The share of a task that runs beside the tasks of `host` that poll
+    fn share(&self, id: usize, host: u32) -> Share {
+        let polls = |task: &Task| {
+            task.is_polling && !task.is_stopped && task.origin.owner.is_some_and(|owner| owner.host == host)
+        };
+        let others = self.tasks.iter().enumerate().filter(|(other, _)| *other != id);
+        let others = others.filter(|(_, task)| task.as_ref().is_some_and(polls)).count();
+        Share { tasks: 1 + others as u64, cores: self.cores.into() }
+    }
+
     pub(super) fn poll(&mut self, id: usize) {
         let Some(task) = &mut self.tasks[id] else { return };
         if task.is_stopped {

@@ -247,6 +247,61 @@ fn tasks_of_a_host_share_its_cores() {
     assert_eq!(ends(1, ["a", "b", "a"]), [1_000, 1_000, 2_000]);
 }
 
+/// Catches tasks that wait for completions and leave their core to others, tasks that occupy one while they wait for something else, and a post
+/// that leaves before the work that took longer.
+#[test]
+fn tasks_that_poll_have_their_share_of_the_cores() {
+    // When a task of `host` has copied a megabyte beside these tasks of `a`, and when the message has left that it posts then.
+    let took = |cpu, cores, [pollers, sleepers]: [usize; 2], host: &'static str| {
+        let model = timed(|timing| {
+            (timing.cpu, timing.cores, timing.wake_ns, timing.wake_tail_one_in) = (cpu, cores, 0, 0);
+            (timing.copy_bytes_per_us, timing.poll_ns, timing.post_ns) = (1_000, 0, 0);
+        });
+        value_of(Sim::new().model(model), async |net| {
+            for _ in 0..pollers {
+                let [mut a, b] = pair(&net);
+                net.host("a").spawn(async move {
+                    let _ = a.completion().await;
+                    drop(b);
+                });
+            }
+            for _ in 0..sleepers {
+                net.host("a").spawn(std::future::pending());
+            }
+            let [mut own, mut peer] =
+                [host, if host == "a" { "b" } else { "a" }].map(|host| super::bare(&net, host));
+            own.connect(&peer).unwrap();
+            peer.recv(1, 0..8).unwrap();
+            super::rest(&net, Duration::from_millis(1)).await;
+            let start = net.now();
+            let (sender, receiver) = oneshot::channel();
+            let (runtime, of_task) = (net.host(host).runtime(), net.clone());
+            net.host(host).spawn(async move {
+                runtime.spend(Work::Copy { bytes: 1_000_000 });
+                own.send(1, 0..8).unwrap();
+                let _ = sender.send((of_task.now(), own));
+            });
+            peer.received().await.unwrap();
+            let (copied, _own) = receiver.await.unwrap();
+            let micros = |time: Time| time.since(start).as_nanos() as u64 / 1_000;
+            [micros(copied), micros(net.now()) - micros(copied)]
+        })
+    };
+    let [alone, way] = took(true, 1, [0, 0], "a");
+    assert_eq!((alone, way < 10), (1_000, true), "{way}");
+    assert_eq!(
+        took(true, 1, [0, 3], "a")[0],
+        1_000,
+        "a task that waits for nothing of a device does not poll"
+    );
+    assert_eq!(took(true, 1, [1, 0], "a"), [2_000, way], "two pollers have one core");
+    assert_eq!(took(true, 2, [1, 0], "a"), [1_000, way], "two pollers have two cores");
+    assert_eq!(took(true, 2, [3, 0], "a"), [2_000, way], "four have two");
+    assert_eq!(took(true, 0, [3, 0], "a"), [1_000, way], "each has a core of its own");
+    assert_eq!(took(true, 1, [3, 0], "b"), [1_000, way], "another Mac has its own cores");
+    assert_eq!(took(false, 1, [3, 0], "a")[0], 0, "processors take no time");
+}
+
 /// How long a message of a megabyte takes over each of these cables between `a` and `b`, all at once
 fn over_cables(model: Model, cables: usize) -> Vec<u64> {
     const LEN: usize = 256 * FRAME;

@@ -89,9 +89,11 @@ rules! {
     "wake-up-tail-length", Assumed by "this project", set by Timing::wake_tail_ns, uncounted as "a cost, not an event",
         applies if |model| model.timing.cpu, shown by wake_ups_are_late_and_some_are_later;
 
-    /// Each task of a host has a core of its own, or so many cores are shared: a task that polls holds up the others.
+    /// Each task of a host has a core of its own, or so many cores are shared. Tasks that work take turns. A task that waits for
+    /// completions polls all the time, and its share of the cores is as large as that of one that works: the work takes longer. How
+    /// long a turn is, no source has; no wake-up is later for it.
     "shared-cores", Assumed by "this project", set by Timing::cores, uncounted as "a cost, not an event",
-        applies if |model| model.timing.cpu && model.timing.cores > 0, shown by tasks_of_a_host_share_its_cores;
+        applies if |model| model.timing.cpu && model.timing.cores > 0, shown by tasks_that_poll_have_their_share_of_the_cores;
 
     /// All ports of a Mac together send as much as their cables carry, or no more than a bound. Published sums over three links
     /// (18.3 GB/s, 7.6 GB/s) are far below those of the links; whether that is the program or the Mac is not known.
