@@ -1,6 +1,6 @@
 //! Failures that people met in the field, F1 to F83, and what stands for each of them here
 
-use self::Modelled::{Fault, No, NotVisible, Rule, Test};
+use self::Modelled::{Fault, NotVisible, Rule, Symptom, Test};
 
 /// A field failure
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -22,12 +22,19 @@ pub struct Failure {
 pub enum Modelled {
     /// These [faults](crate::fault::FAULTS) cause it
     Fault(&'static [&'static str]),
-    /// Nothing, although a program could see it, for this reason
-    No(&'static str),
     /// Nothing, because no program sees it over the verbs, for this reason
     NotVisible(&'static str),
     /// These [rules](super::rules) cause it, once a program gives occasion
     Rule(&'static [&'static str]),
+    /// Its cause is not known; these faults or rules show the symptom that was reported, in this test
+    Symptom {
+        /// The faults or rules
+        by: &'static [&'static str],
+        /// The symptom, as a program sees it here
+        shown: &'static str,
+        /// The test
+        test: &'static str,
+    },
     /// The device has no part in it; these tests show how another part of this project treats it
     Test(&'static [&'static str]),
 }
@@ -107,7 +114,8 @@ pub const FAILURES: &[Failure] = &[
     failure(40, "A protection error, and then the port is busy", "mesh-flow field notes",
         Rule(&["late-registration", "error-state-keeps-mappings"])),
     failure(41, "Wrong results for long prompts", "mlx#4342; exo#2270",
-        No("its cause is not known")),
+        Symptom { by: &["corrupt"], shown: "a long message has a wrong byte for a program that ignores its status, short ones are right, and sessions are not affected",
+            test: "a_long_message_is_wrong_for_a_program_that_ignores_its_status_and_short_ones_are_right" }),
     failure(42, "Races in MLX that are fixed", "mlx#3451; mlx#3654; mlx#4193",
         NotVisible("errors inside MLX, which have been mended")),
     failure(43, "Offsets of 32 bits overflow in MLX", "MLX source, mesh_impl.h",
@@ -150,9 +158,12 @@ pub const FAILURES: &[Failure] = &[
         NotVisible("an exception of the control plane of exo")),
     failure(69, "An unreachable host is dropped for ever after waking", "exo#2191",
         Fault(&["sleep", "wake"])),
-    failure(70, "Many requests at once deadlock", "exo#2108", No("its cause is not known")),
+    failure(70, "Many requests at once deadlock", "exo#2108",
+        Symptom { by: &["credits"], shown: "both sides wait without an error when one request more is under way than they have receives for; sessions do not",
+            test: "one_request_more_than_there_are_receives_leaves_both_sides_waiting" }),
     failure(71, "A broadcast of hundreds of gigabytes stalls unless it follows a reboot", "field log of a 4-node broadcast tool",
-        No("its cause is not known; the check `uptime` of the doctor advises a restart before long runs")),
+        Symptom { by: &["idle-death", "idle-death-spoils"], shown: "nothing completes after a number of frames, and no queue pair connects until a restart, which the check `uptime` of the doctor advises before long runs",
+            test: "a_broadcast_stands_still_after_some_frames_until_a_restart" }),
     failure(72, "RDMA fails at random in the preparation", "exo#1711", Fault(&["busy"])),
     failure(73, "A program names a device that has no cable", "mlx-jaccl-cluster, docs/from-scratch.md",
         Rule(&["port-state", "down-port"])),

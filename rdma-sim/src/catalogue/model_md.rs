@@ -74,8 +74,8 @@ fn faults(md: &mut String) {
     table(md, &["Fault", "Argument", "What happens", "Stands for", "Test"]);
     for info in FAULTS {
         let stands_for = FAILURES.iter().filter(|failure| match failure.modelled {
-            Modelled::Fault(names) => names.contains(&info.name),
-            Modelled::No(_) | Modelled::NotVisible(_) | Modelled::Rule(_) | Modelled::Test(_) => false,
+            Modelled::Fault(names) | Modelled::Symptom { by: names, .. } => names.contains(&info.name),
+            Modelled::NotVisible(_) | Modelled::Rule(_) | Modelled::Test(_) => false,
         });
         let mut numbers: Vec<_> = stands_for.map(|failure| format!("F{}", failure.number)).collect();
         if numbers.is_empty() {
@@ -88,8 +88,8 @@ fn faults(md: &mut String) {
 fn failures(md: &mut String) {
     md.push_str(
         "\n## Field failures\n\nEach has the fault or the rule that causes it, or the tests of the part of this project that treats it. \
-         Or it is *not visible* over the verbs, for the reason given. *Not modelled* are those that a program could see and that nothing \
-         here causes.\n\n",
+         Or it is *not visible* over the verbs, for the reason given. Where the cause is not known, faults or rules show the *symptom* \
+         that was reported, and say nothing of the cause.\n\n",
     );
     table(md, &["Number", "What happened", "Source", "Here"]);
     for failure in FAILURES {
@@ -102,7 +102,13 @@ fn failures(md: &mut String) {
             Modelled::Rule(names) => all("rule", names),
             Modelled::Test(names) => all("test", names),
             Modelled::NotVisible(reason) => format!("not visible: {reason}"),
-            Modelled::No(reason) => format!("not modelled: {reason}"),
+            Modelled::Symptom { by, shown, test } => {
+                format!(
+                    "{}: the cause is not known. The symptom: {shown} ({})",
+                    all("symptom by", by),
+                    code(test)
+                )
+            }
         };
         line(md, &[&format!("F{}", failure.number), failure.title, failure.source, &by]);
     }
@@ -158,7 +164,11 @@ mod tests {
                 Modelled::Rule(names) => names.iter().all(|name| rules().any(|rule| rule.name == *name)),
                 // A test of all crates finds the tests.
                 Modelled::Test(names) => !names.is_empty(),
-                Modelled::No(reason) | Modelled::NotVisible(reason) => !reason.is_empty(),
+                Modelled::Symptom { by, .. } => {
+                    !by.is_empty()
+                        && by.iter().all(|name| is_fault(name) || rules().any(|rule| rule.name == *name))
+                }
+                Modelled::NotVisible(reason) => !reason.is_empty(),
             };
             assert!(is_known, "{failure:?}");
         }

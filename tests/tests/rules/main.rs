@@ -17,6 +17,7 @@ mod ports;
 mod roce;
 mod states;
 mod strict;
+mod symptoms;
 mod timing;
 
 use std::fmt::Debug;
