@@ -8,7 +8,7 @@ const DISKS: &str = "disks take part, whose rates are not published";
 /// Setup, source, unit, published range, and why the model has no such figure
 type Entry = (&'static str, &'static str, &'static str, [f64; 2], &'static str);
 
-const ENTRIES: [Entry; 14] = [
+const ENTRIES: [Entry; 17] = [
     (
         "what perftest reports from a Mac to Linux, on a link of 40 Gb/s",
         "hellas thunderbolt-ibverbs",
@@ -33,6 +33,20 @@ const ENTRIES: [Entry; 14] = [
         "no Mac takes part",
     ),
     (
+        "write of 64 bytes between two Linux machines",
+        "hellas thunderbolt-ibverbs",
+        "µs",
+        [7.41; 2],
+        "no Mac takes part, and a Mac has no such operation",
+    ),
+    (
+        "read between two Linux machines",
+        "hellas thunderbolt-ibverbs",
+        "µs",
+        [15.37; 2],
+        "no Mac takes part, and a Mac has no such operation",
+    ),
+    (
         "send_lat between two Linux machines",
         "hellas thunderbolt-ibverbs",
         "µs",
@@ -45,6 +59,13 @@ const ENTRIES: [Entry; 14] = [
         "µs",
         [65.0; 2],
         "the driver of Linux takes part alone",
+    ),
+    (
+        "Soft-RoCE over Ethernet of 2.5 Gb/s",
+        "hellas thunderbolt-ibverbs",
+        "µs",
+        [28.0; 2],
+        "neither Thunderbolt nor a Mac takes part",
     ),
     (
         "latency of RDMA, at most",
