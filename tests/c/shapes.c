@@ -39,18 +39,22 @@ struct shape {
 	int crosses_boundary;
 	/* A completion queue for receives beside that for sends */
 	int has_two_queues;
+	/* Rounds: all receives of the next messages, then all sends, and the end of both before the next round */
+	int has_rounds;
 };
 
 static const struct shape SHAPES[] = {
-	{"jaccl", 512 << 10, 1, 2, 32, 64, 7, IBV_MTU_1024, 0, 0, 0},
-	{"tccl", 512 << 10, 0, 2, 32, 64, 7, IBV_MTU_1024, 0, 0, 0},
-	{"llama", 128 << 10, 1, 16, 512, 1025, 7, IBV_MTU_4096, 0, 0, 0},
-	{"mesh-flow", 16 << 10, 0, 64, 4095, 4096, 1, IBV_MTU_4096, 1, 0, 1},
+	{"jaccl", 512 << 10, 1, 2, 32, 64, 7, IBV_MTU_1024, 0, 0, 0, 0},
+	{"tccl", 512 << 10, 0, 2, 32, 64, 7, IBV_MTU_1024, 0, 0, 0, 0},
+	/* Reductions of three ranks and more */
+	{"tccl-reduce", 512 << 10, 0, 1, 32, 64, 7, IBV_MTU_1024, 0, 0, 0, 1},
+	{"llama", 128 << 10, 1, 16, 512, 1025, 7, IBV_MTU_4096, 0, 0, 0, 0},
+	{"mesh-flow", 16 << 10, 0, 64, 4095, 4096, 1, IBV_MTU_4096, 1, 0, 1, 0},
 	/* The same with pages of 4 KiB, as many as a queue holds */
-	{"mesh-flow-pages", 4 << 10, 0, 4095, 4095, 4096, 1, IBV_MTU_4096, 1, 0, 1},
-	{"gojaccl", 64 << 10, 0, 4, 64, 128, 7, IBV_MTU_1024, 0, 0, 0},
+	{"mesh-flow-pages", 4 << 10, 0, 4095, 4095, 4096, 1, IBV_MTU_4096, 1, 0, 1, 0},
+	{"gojaccl", 64 << 10, 0, 4, 64, 128, 7, IBV_MTU_1024, 0, 0, 0, 0},
 	/* This one stands for no program that people run */
-	{"misplaced", 64 << 10, 0, 4, 64, 128, 7, IBV_MTU_1024, 0, 1, 0},
+	{"misplaced", 64 << 10, 0, 4, 64, 128, 7, IBV_MTU_1024, 0, 1, 0, 0},
 };
 
 static void fail(int code, const char *what, long detail)
@@ -290,13 +294,13 @@ static void post_send(struct link *link, int origin, size_t total)
 	link->sent += used;
 }
 
-/* Posts receives for the beginning of `total` bytes, as many as there are buffers */
+/* Posts receives for the beginning of `total` bytes, as many as there are buffers, unless rounds do */
 static void begin(struct link *link, size_t total)
 {
 	link->sent = link->received = link->posted = 0;
 	link->free_buffers = shape->buffers;
 	link->next_buffer = link->next_receive = 0;
-	for (int i = 0; i < shape->buffers && link->posted < total; i++) {
+	for (int i = 0; !shape->has_rounds && i < shape->buffers && link->posted < total; i++) {
 		size_t used, len = message(link->posted, total, &used);
 		post_receive(link, len);
 		link->posted += used;
@@ -325,7 +329,7 @@ static int poll_queue(struct link *link, struct ibv_cq *cq, int origin, size_t t
 			if ((unsigned char)buffer[at] != byte_of(origin, link->received + at))
 				fail(4, "wrong byte", link->received + at);
 		link->received += used;
-		if (link->posted < total) {
+		if (link->posted < total && !shape->has_rounds) {
 			len = message(link->posted, total, &used);
 			post_receive(link, len);
 			link->posted += used;
@@ -340,6 +344,25 @@ static int poll(struct link *link, int origin, size_t total)
 	return link->receive_cq == link->cq ? n : n + poll_queue(link, link->receive_cq, origin, total);
 }
 
+/* Begins the next round if the last one is over; returns whether sends may be posted */
+static int begin_round(struct link **out, int outs, struct link **in, int ins, size_t total)
+{
+	for (int i = 0; i < outs; i++)
+		if (out[i]->free_buffers < shape->buffers)
+			return 0;
+	for (int i = 0; i < ins; i++)
+		if (in[i]->received < in[i]->posted)
+			return 0;
+	for (int i = 0; i < ins; i++) {
+		if (in[i]->posted == total)
+			continue;
+		size_t used, len = message(in[i]->posted, total, &used);
+		post_receive(in[i], len);
+		in[i]->posted += used;
+	}
+	return 1;
+}
+
 /* Runs until nothing is left to do; both ends may be the same link, in a ring of two */
 static void run(struct link **out, const int *origins, int outs, struct link **in, const int *from, int ins, size_t total)
 {
@@ -347,8 +370,9 @@ static void run(struct link **out, const int *origins, int outs, struct link **i
 	for (int is_done = 0; !is_done;) {
 		int moved = 0;
 		is_done = 1;
+		int may_send = !shape->has_rounds || begin_round(out, outs, in, ins, total);
 		for (int i = 0; i < outs; i++) {
-			while (out[i]->sent < total && out[i]->free_buffers > 0) {
+			while (may_send && out[i]->sent < total && out[i]->free_buffers > 0) {
 				post_send(out[i], origins[i], total);
 				moved++;
 			}
