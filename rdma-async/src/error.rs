@@ -311,7 +311,7 @@ pub enum ConnectError {
     TooManySessions,
     /// A port of this side is busy and connects no queue pairs: another process has it, or it is wedged, as Apple's device was reported to be
     /// after several attempts to connect that had failed
-    #[error("the port {port} connects no queue pairs ({error}): {}", error.remedy())]
+    #[error("the port {port} connects no queue pairs ({error}): another process has it, or it is wedged")]
     Wedged {
         /// The name of the device
         port: String,
