@@ -227,9 +227,8 @@ impl<D: Device> BareQp<D> {
         // A completion with an error need not name the kind of its request.
         let may_name_it =
             |posted: &Posted| posted.id == completion.id && completion.status != Status::Success;
-        let mut posted = self.posted.iter();
-        let named = posted.position(names_it).or_else(|| self.posted.iter().position(may_name_it));
-        let Some(at) = named else { return *completion };
+        let named = self.posted.iter().position(names_it);
+        let Some(at) = named.or_else(|| self.posted.iter().position(may_name_it)) else { return *completion };
         // The oldest of that name: completions come in the order of the posts.
         let Posted { opcode, .. } = self.posted.remove(at);
         Completion { opcode, ..*completion }

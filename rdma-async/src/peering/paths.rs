@@ -146,18 +146,14 @@ impl<D: Device> State<D> {
         let (hardware, posted) = lanes.stop();
         self.lost_paths.push(LostPath { path, epoch, key, reason, was_proven });
         let Some(hardware) = hardware else { return };
-        let hardware = Some((hardware, calls));
         let has_stopped = Arc::default();
-        self.stopping.push(StoppingPath { path, key, hardware, has_stopped, posted, payload });
+        let to_stop = Some(ToStop { key, hardware, calls, has_stopped: Arc::clone(&has_stopped) });
+        self.stopping.push(StoppingPath { path, key, to_stop, has_stopped, posted, payload });
     }
 
     /// Takes what the device has to give up for paths that have ended
     pub(super) fn take_hardware(&mut self) -> Vec<ToStop<D>> {
-        let to_stop = |path: &mut StoppingPath<D>| {
-            let (hardware, calls) = path.hardware.take()?;
-            Some(ToStop { key: path.key, hardware, calls, has_stopped: Arc::clone(&path.has_stopped) })
-        };
-        self.stopping.iter_mut().filter_map(to_stop).collect()
+        self.stopping.iter_mut().filter_map(|path| path.to_stop.take()).collect()
     }
 
     /// Whether the device has not given up yet what it has for a path that has ended

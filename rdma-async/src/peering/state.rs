@@ -101,7 +101,7 @@ pub(super) struct StoppingPath<D: Device> {
     /// Its name in requests.
     pub(super) key: u32,
     /// What the device has for it, until it is given up elsewhere, without the lock.
-    pub(super) hardware: Option<(Hardware<D>, Arc<DeviceCalls>)>,
+    pub(super) to_stop: Option<ToStop<D>>,
     /// Whether it was given up, and that proves that the device has stopped; before the peering is told.
     pub(super) has_stopped: Arc<AtomicBool>,
     pub(super) posted: Posted,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rdma_core::{Cause, CompletionQueue, Device, PortState, QpInit, QueuePair};
 use rdma_sim::rules::SpoiledRtr;
-use rdma_sim::{Sim, Stalled};
+use rdma_sim::{Net, Sim, Stalled};
 use rdma_tests::DEVICE;
 
 use super::{Bare, bare, device, errno, happen, on_pair, pair, passes, rest, under, within_a_second};
@@ -254,24 +254,27 @@ fn idle_death_spoils_the_port_or_not() {
     assert_eq!(connects(true, true), [Err(22), Ok(())], "destroying what is dead comes too late");
 }
 
+/// How many objects a host can still make after its processes have ended with so many of them, each time, and after a reboot
+async fn left_after_ends<T>(net: &Net, used: &[usize], make: impl Fn() -> Option<T>) -> Vec<usize> {
+    let free = || std::iter::from_fn(&make).collect::<Vec<_>>().len();
+    let mut left = Vec::new();
+    for &count in used {
+        let _used: Vec<_> = (0..count).map(|_| make().unwrap()).collect();
+        happen(net, "a restart").await;
+        left.push(free());
+    }
+    happen(net, "a reboot 1s").await;
+    rest(net, Duration::from_secs(2)).await;
+    left.push(free());
+    left
+}
+
 /// Sources: nix-ai and mlx#3207: "resource exhaustion after 2 to 3 launches", until a reboot.
 #[test]
 fn what_ends_of_processes_leak_adds_up_until_a_reboot() {
     let left = |leaks| {
         value_of(under(|rules| rules.process_end_leaks_pds = leaks), async |net| {
-            let free = || std::iter::from_fn(|| net.open("a", DEVICE).ok()).collect::<Vec<_>>().len();
-            let mut left = Vec::new();
-            for _ in 0..3 {
-                let _used = [device(&net, "a"), device(&net, "a")];
-                happen(&net, "a restart").await;
-                left.push(free());
-            }
-            happen(&net, "a restart").await;
-            left.push(free());
-            happen(&net, "a reboot 1s").await;
-            rest(&net, Duration::from_secs(2)).await;
-            left.push(free());
-            left
+            left_after_ends(&net, &[2, 2, 2, 0], || net.open("a", DEVICE).ok()).await
         })
     };
     assert_eq!(left(0), [11; 5]);
@@ -285,17 +288,7 @@ fn queue_pairs_that_ends_of_processes_leak_add_up_until_a_reboot() {
     let left = |leaks| {
         value_of(under(|rules| rules.process_end_leaks_qps = leaks), async |net| {
             let new = || Bare::new(net.open("a", DEVICE).ok()?, &QpInit::with_frames(7), 1).ok();
-            let free = || std::iter::from_fn(new).collect::<Vec<_>>().len();
-            let mut left = Vec::new();
-            for used in [2, 2, 0] {
-                let _used: Vec<_> = (0..used).map(|_| bare(&net, "a")).collect();
-                happen(&net, "a restart").await;
-                left.push(free());
-            }
-            happen(&net, "a reboot 1s").await;
-            rest(&net, Duration::from_secs(2)).await;
-            left.push(free());
-            left
+            left_after_ends(&net, &[2, 2, 0], new).await
         })
     };
     assert_eq!(left(0), [10; 4]);
