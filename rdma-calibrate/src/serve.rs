@@ -291,7 +291,7 @@ impl Answers<'_> {
         let memory = self.memory_left();
         let end = End {
             memory,
-            // A client that streams overruns no completion queue, whatever the device accepts.
+            // The device may accept more than its completion queue holds.
             requests: self.device.caps().max_cqe as usize,
             device: &self.device,
             runtime: &**self.calls.runtime(),

@@ -48,7 +48,7 @@ impl Station {
         Self::on(runtime, device, cq, frames, len)
     }
 
-    /// As [`new`](Self::new), for requests of the peer: it posts no more than the completion queue holds, whatever the device accepts
+    /// As [`new`](Self::new), but posts no more than the completion queue holds, also if a peer asks for more and the device accepts it
     pub(crate) fn bounded(
         runtime: &Arc<dyn Runtime>,
         device: &Arc<AnyDevice>,

@@ -134,7 +134,7 @@ pub(super) fn byte(pattern: u8, at: usize) -> u8 {
     (usize::from(pattern) * 17 + at * 3 + at / 255) as u8
 }
 
-/// An end of the cable, with whose device acts are carried out
+/// The device of one side, and the limits within which it carries out acts
 pub(crate) struct End<'a> {
     pub(crate) device: &'a AnyDevice,
     pub(crate) runtime: &'a dyn Runtime,

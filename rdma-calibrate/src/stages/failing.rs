@@ -101,7 +101,7 @@ fn transitions(failed: u32) -> String {
 
 /// Connects as usual; the reason if that fails on this side
 ///
-/// A failure of the peer, whose transition to RTR was none of those that failed, is the end, and not what wedged this port.
+/// If the peer fails, that is an error: it shows nothing of the port of this side.
 async fn usual(lab: &mut Lab<'_>) -> Result<Result<(), String>, CalibrateError> {
     match lab.pair(64, 1 << 16).await {
         Ok(_) => Ok(Ok(())),

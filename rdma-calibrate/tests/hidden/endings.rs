@@ -310,7 +310,7 @@ fn a_port_that_is_wedged_meanwhile_is_the_end_and_no_limit_of_the_device() {
     }
 }
 
-/// A machine on whose other end a fault comes at a time after the stage of failures has begun
+/// A Mac whose peer's port is wedged so long after the stage "failures" has begun
 struct FailingPeer(Keeping, Duration);
 
 impl Machine for FailingPeer {
@@ -361,7 +361,7 @@ fn the_port_of_the_peer_that_is_wedged_is_not_that_of_this_side() {
     assert!(blamed > 0, "no connection of the peer has failed");
 }
 
-/// Catches a Mac whose only address is refused as the source, and a user who is told that the peer does not answer.
+/// Catches an error that blames the peer although the device refuses the source address of this side.
 #[test]
 fn a_link_local_source_that_is_refused_is_named() {
     let mut model = Model::tb5();

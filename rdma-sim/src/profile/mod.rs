@@ -57,7 +57,7 @@ struct Entry {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Decided {
-    /// The file states it
+    /// The file states it; in the file of a calibration, it is a part of a measured sum
     Given,
     /// It was measured
     Measured,

@@ -181,7 +181,7 @@ fn keys_begin_at_0x101_and_are_unique() {
     });
 }
 
-/// Catches keys that are unique whatever the rule says, and a key that reaches memory of which it is no longer the key.
+/// Catches a simulator that gives no key again under the rule, and an old key that reaches the region which was deregistered.
 #[test]
 fn a_key_that_was_given_back_is_given_again_or_not() {
     let old_key = |reuses| {

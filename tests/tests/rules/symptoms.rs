@@ -1,4 +1,4 @@
-//! Field failures whose cause is not known: what the model has shows the symptom that was reported, and says nothing of the cause
+//! Field failures whose cause is not known: faults and rules of the model reproduce the reported symptom, not the cause
 
 use std::time::Duration;
 
@@ -101,7 +101,10 @@ fn one_request_more_than_there_are_receives_leaves_both_sides_waiting() {
         let both =
             join(arrive(&nodes.ab, &nodes.ba, &[30_000; 100]), arrive(&nodes.ba, &nodes.ab, &[30_000; 100]));
         let (ab, ba) = both.await;
-        assert!(ab.iter().chain(&ba).all(|right| *right), "sessions post receives whatever waits to be sent");
+        assert!(
+            ab.iter().chain(&ba).all(|right| *right),
+            "sessions post receives also while their sends wait"
+        );
     });
 }
 
