@@ -52,7 +52,7 @@ fn long_commands_show_how_far_and_how_fast_they_are() {
         ("demo", "/6"),
         (&scenario, "/300"),
         (&check, "/2001"),
-        ("calibrate --profile tb5-cpu", "/12"),
+        ("calibrate --profile tb5-cpu", "/13"),
     ];
     for (command, shown) in table {
         let text = on_a_terminal(&folder, command, &[]);
