@@ -312,7 +312,7 @@ pub enum ConnectError {
     /// A port of this side is busy and connects no queue pairs: another process has it, or it is wedged, as Apple's device was reported to be
     /// after several attempts to connect that had failed
     #[error("the port {port} connects no queue pairs ({error}): another process has it, or it is wedged")]
-    Wedged {
+    PortBusy {
         /// The name of the device
         port: String,
         /// What the device has answered

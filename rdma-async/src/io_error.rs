@@ -94,7 +94,7 @@ impl ConnectError {
             Self::Lost(error) => error.kind(),
             Self::Memory => io::ErrorKind::OutOfMemory,
             Self::NoPath { .. } => io::ErrorKind::HostUnreachable,
-            Self::Wedged { .. } => io::ErrorKind::ResourceBusy,
+            Self::PortBusy { .. } => io::ErrorKind::ResourceBusy,
             Self::Open(_) => io::ErrorKind::NotFound,
             Self::Options(error) => error.kind(),
             Self::Peer(_) => io::ErrorKind::InvalidData,

@@ -255,7 +255,7 @@ pub struct Completion {
     pub id: WrId,
     /// The outcome; **the data of a receive is valid only on success**
     pub status: Status,
-    /// The operation of the request
+    /// The operation of the request, on success: devices need not name that of a request that has failed
     pub opcode: Opcode,
     /// Bytes received, for a successful receive
     pub byte_len: u32,

@@ -119,34 +119,50 @@ impl PolledCq {
         polling.silent = 0;
         for (slot, wc) in out.iter_mut().zip(&wcs[..n.min(wanted)]) {
             // SAFETY: the provider has filled the first `n` entries.
-            let wc = unsafe { wc.assume_init_ref() };
-            let is_receive = wc.opcode & constants::WC_RECV != 0;
-            if wc.status == 0 {
-                device.watch.completed();
-            } else {
+            *slot = unsafe { completion(wc) };
+            if slot.status != Status::Success {
+                // Which queue it is of is not known: its frames stay taken, rather than those of a request that is under way.
                 device.watch.suspect();
+                continue;
             }
-            if let Some(in_flight) = polling.in_flight.iter().find(|in_flight| in_flight.qpn == wc.qp_num) {
-                if is_receive { in_flight.recv.complete() } else { in_flight.send.complete() }
+            device.watch.completed();
+            if let Some(in_flight) = polling.in_flight.iter().find(|in_flight| in_flight.qpn == slot.qpn.0) {
+                if slot.opcode == Opcode::Recv {
+                    in_flight.recv.complete()
+                } else {
+                    in_flight.send.complete()
+                }
             }
-            *slot = completion(wc, is_receive);
         }
         Ok(n.min(wanted))
     }
 }
 
+/// Reads a completion, of which a failed one has only its name, its status and its queue pair (libibverbs manual, `ibv_poll_cq`)
+///
+/// # Safety
+///
+/// The provider must have filled `wc`.
 #[inline]
-fn completion(wc: &Wc, is_receive: bool) -> Completion {
+unsafe fn completion(wc: &MaybeUninit<Wc>) -> Completion {
+    let wc = wc.as_ptr();
+    // SAFETY: the caller promises that these fields are there.
+    let (id, status, qpn) =
+        unsafe { (WrId((*wc).wr_id), Status::from_code((*wc).status), Qpn((*wc).qp_num)) };
+    if status != Status::Success {
+        return Completion { id, status, qpn, ..Completion::default() };
+    }
+    // SAFETY: of a completion without an error, every field is there.
+    let wc = unsafe { &*wc };
     let opcode = match wc.opcode {
-        _ if is_receive => Opcode::Recv,
+        opcode if opcode & constants::WC_RECV != 0 => Opcode::Recv,
         constants::WC_RDMA_WRITE => Opcode::Write,
         constants::WC_RDMA_READ => Opcode::Read,
         constants::WC_COMP_SWAP | constants::WC_FETCH_ADD => Opcode::Atomic,
         _ => Opcode::Send,
     };
-    let byte_len = if is_receive { wc.byte_len } else { 0 };
-    let status = Status::from_code(wc.status);
-    Completion { id: WrId(wc.wr_id), status, opcode, byte_len, qpn: Qpn(wc.qp_num) }
+    let byte_len = if opcode == Opcode::Recv { wc.byte_len } else { 0 };
+    Completion { id, status, opcode, byte_len, qpn }
 }
 
 impl Drop for PolledCq {

@@ -14,7 +14,7 @@ impl FirstFailures {
     /// Notes a failed attempt
     pub(super) fn note(&mut self, error: ConnectError) {
         self.count += 1;
-        let is_wedged = |error: &ConnectError| matches!(error, ConnectError::Wedged { .. });
+        let is_wedged = |error: &ConnectError| matches!(error, ConnectError::PortBusy { .. });
         if self.first.as_ref().is_none_or(|first| is_wedged(&error) && !is_wedged(first)) {
             self.first = Some(error);
         }

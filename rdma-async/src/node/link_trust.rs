@@ -15,8 +15,11 @@ struct Evidence {
     wrong: Option<LinkId>,
     /// How often a port was not reached that has another name, or none.
     trials: u32,
+    /// How often all of this was forgotten: a trial that began before has nothing to take back.
+    forgotten: u32,
 }
 
+/// What attempts have shown about the name of a port's cable, for all peers
 #[derive(Clone, Debug, Default)]
 pub(super) struct LinkTrust(Arc<Mutex<Evidence>>);
 
@@ -31,7 +34,7 @@ impl LinkTrust {
         let mut evidence = self.0.lock();
         let may_try = evidence.trials < MAX_TRIALS;
         evidence.trials += u32::from(may_try);
-        may_try.then(|| Trial(Some(self.clone())))
+        may_try.then(|| Trial { trust: Some(self.clone()), forgotten: evidence.forgotten })
     }
 
     /// The port at the other end of the cable was not reached under this name
@@ -41,28 +44,35 @@ impl LinkTrust {
         evidence.wrong = Some(link);
     }
 
-    /// Nothing is known: a port was reached, or another cable may be plugged in
+    /// Forgets the evidence: a port was reached, or another cable may be plugged in
     pub(super) fn forget(&self) {
-        *self.0.lock() = Evidence::default();
+        let mut evidence = self.0.lock();
+        *evidence = Evidence { forgotten: evidence.forgotten.wrapping_add(1), ..Evidence::default() };
     }
 }
 
 /// A trial that does not count unless the device is asked to reach the peer
 #[derive(Debug)]
-pub(super) struct Trial(Option<LinkTrust>);
+pub(super) struct Trial {
+    /// `None` once it counts for good.
+    trust: Option<LinkTrust>,
+    forgotten: u32,
+}
 
 impl Trial {
-    /// The device is asked to reach the peer
+    /// Keeps the trial counted: the device is about to be asked
     pub(super) fn count(mut self) {
-        self.0 = None;
+        self.trust = None;
     }
 }
 
 impl Drop for Trial {
     fn drop(&mut self) {
-        if let Some(trust) = self.0.take() {
+        if let Some(trust) = self.trust.take() {
             let mut evidence = trust.0.lock();
-            evidence.trials = evidence.trials.saturating_sub(1);
+            if evidence.forgotten == self.forgotten {
+                evidence.trials = evidence.trials.saturating_sub(1);
+            }
         }
     }
 }
@@ -80,5 +90,17 @@ mod tests {
         assert!(trust.begin_trial().is_none());
         trust.forget();
         assert!(trust.begin_trial().is_some());
+    }
+
+    /// Catches a trial of an earlier cable that takes back one of this cable.
+    #[test]
+    fn a_trial_takes_back_nothing_that_has_begun_after_the_evidence_was_forgotten() {
+        let trust = LinkTrust::default();
+        let early = trust.begin_trial().unwrap();
+        trust.forget();
+        trust.begin_trial().unwrap().count();
+        drop(early);
+        trust.begin_trial().unwrap().count();
+        assert!(trust.begin_trial().is_none());
     }
 }

@@ -7,6 +7,7 @@ use rdma_core::session::{HelloError, LaneConfig, MAX_SLOTS, MIN_WINDOW, PathEnd,
 use rdma_core::{Cause, Device, FRAME, Invalid, QpCapacity, QpInit, QpType, Transport, Verb};
 
 use super::inner::{NodeInner, Route};
+use super::link_trust::Trial;
 use super::options::WINDOW;
 use crate::error::ConnectError;
 use crate::peering::lanes::Lanes;
@@ -104,14 +105,22 @@ impl<D: Device> PreparedPath<D> {
     }
 
     /// Connects the queue pairs to those of the peer; may block
-    pub(super) fn connect(self, theirs: &PathEnd, peer_timeout: Duration) -> Result<Self, ConnectError> {
+    pub(super) fn connect(
+        self,
+        theirs: &PathEnd,
+        peer_timeout: Duration,
+        trial: Option<Trial>,
+    ) -> Result<Self, ConnectError> {
         if !self.config(theirs, peer_timeout).is_usable() {
             return Err(HelloError::Unusable.into());
+        }
+        if let Some(trial) = trial {
+            trial.count();
         }
         match self.lanes.connect(&[theirs.eager, theirs.bulk]) {
             Ok(()) => Ok(self),
             Err(error) if error.cause == Cause::Busy => {
-                Err(ConnectError::Wedged { port: self.lanes.device().name().to_owned(), error })
+                Err(ConnectError::PortBusy { port: self.lanes.device().name().to_owned(), error })
             }
             Err(error) => Err(error.into()),
         }

@@ -1,6 +1,7 @@
 //! A device of a node, opened again when it is gone
 
 use std::error::Error;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
@@ -34,8 +35,6 @@ pub(super) struct Port<D: Device> {
     current: Mutex<Option<Arc<OpenPort<D>>>>,
     /// The longest message of the device in bytes, when it was last opened; 0 before that
     max_message: AtomicU32,
-    /// The most frames that a queue of the device has been found to take.
-    depth: Arc<AtomicU32>,
     pub(super) trust: LinkTrust,
     /// Whether the port was active when it was last asked.
     was_active: AtomicBool,
@@ -46,7 +45,8 @@ pub(super) struct OpenPort<D: Device> {
     /// The queue goes first. `None` only while it is dropped.
     opened: Option<(D::Cq, D)>,
     calls: Arc<DeviceCalls>,
-    depth: Arc<AtomicU32>,
+    /// The most frames that a queue has been found to take
+    depth: AtomicU32,
     /// Whether the device tells of changes of its port.
     is_watched: bool,
 }
@@ -76,13 +76,9 @@ impl<D: Device> DeviceHandle<D> for OpenPort<D> {
         &self.calls
     }
 
-    fn note_depth(&self, frames: u32) {
-        if frames == 0 {
-            // That no queue is so short shows another lack.
-            return;
-        }
-        let before = self.depth.fetch_min(frames, Ordering::Relaxed);
-        if frames < before {
+    fn note_depth(&self, frames: NonZeroU32) {
+        let before = self.depth.fetch_min(frames.get(), Ordering::Relaxed);
+        if frames.get() < before {
             tracing::debug!(device = self.device().name(), frames, "a queue takes less than it reports");
         }
     }
@@ -102,7 +98,6 @@ impl<D: Device> Port<D> {
             calls: Arc::new(calls),
             current: Mutex::new(None),
             max_message: AtomicU32::new(0),
-            depth: Arc::new(AtomicU32::new(u32::MAX)),
             trust: LinkTrust::default(),
             was_active: AtomicBool::new(true),
         }
@@ -128,9 +123,9 @@ impl<D: Device> Port<D> {
         Some(self.max_message.load(Ordering::Relaxed)).filter(|max| *max > 0)
     }
 
-    /// The most frames that a queue of the device has been found to take; any number if it has refused none
+    /// The most frames that a queue of the device has been found to take since it was opened; any number if it has refused none
     pub(super) fn depth(&self) -> u32 {
-        self.depth.load(Ordering::Relaxed)
+        self.current().map_or(u32::MAX, |open| open.depth.load(Ordering::Relaxed))
     }
 
     /// The device, if it is open
@@ -146,10 +141,8 @@ impl<D: Device> Port<D> {
         let device = (self.source.open)().map_err(ConnectError::Open)?;
         let cq = device.create_cq(device.caps().max_cqe)?;
         self.max_message.store(device.caps().max_message, Ordering::Relaxed);
-        // What an earlier handle has refused may have had another reason.
-        self.depth.store(u32::MAX, Ordering::Relaxed);
         let is_watched = device.watch_port(Arc::clone(watch).into());
-        let (calls, depth) = (Arc::clone(&self.calls), Arc::clone(&self.depth));
+        let (calls, depth) = (Arc::clone(&self.calls), AtomicU32::new(u32::MAX));
         let opened = Arc::new(OpenPort { opened: Some((cq, device)), calls, depth, is_watched });
         // Another task may have opened the device meanwhile: all paths share one queue, which the reactor polls.
         let current = Arc::clone(self.current.lock().get_or_insert_with(|| Arc::clone(&opened)));

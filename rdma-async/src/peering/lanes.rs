@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use rdma_core::session::{BulkTrailer, MAX_SLOTS};
@@ -61,13 +62,13 @@ pub(crate) struct Hardware<D: Device> {
     port: Arc<dyn DeviceHandle<D>>,
 }
 
-/// What the device has for a path that has not ended; beside other fields that are borrowed
+/// The hardware of a path that has not ended; a function, so that other fields can be borrowed mutably
 fn live<D: Device>(hardware: &Option<Hardware<D>>) -> &Hardware<D> {
     hardware.as_ref().expect("the path has not ended")
 }
 
 impl<D: Device> Hardware<D> {
-    /// The error of a request that the device has refused, after what it shows about the queue was noted
+    /// Notes the depth that a refusal shows, and returns its error
     #[cold]
     fn note(&self, refused: Refused) -> rdma_core::Error {
         if let Some(depth) = refused.depth {
@@ -95,7 +96,7 @@ pub(crate) trait DeviceHandle<D>: Send + Sync {
     fn calls(&self) -> &Arc<DeviceCalls>;
 
     /// Notes that the queues of the device hold at most this number of frames, although the device may report more
-    fn note_depth(&self, frames: u32);
+    fn note_depth(&self, frames: NonZeroU32);
 }
 
 /// A receive of the bulk lane
@@ -241,7 +242,8 @@ impl<D: Device> Lanes<D> {
         while let Some((index, lease)) = leases.next() {
             if !self.post_receive(index as u16, lease)? {
                 self.eager_receives.forget_waiting();
-                self.hardware().port.note_depth(index as u32);
+                let depth = NonZeroU32::new(index as u32).expect("the first receive does not wait");
+                self.hardware().port.note_depth(depth);
                 let refused = self.receives[index].take();
                 return Ok(refused.into_iter().chain(leases.map(|(_, lease)| lease)).collect());
             }
@@ -257,7 +259,7 @@ impl<D: Device> Lanes<D> {
         debug_assert!(place.is_none(), "the number is free");
         *place = Some(lease);
         let hardware = live(&self.hardware);
-        let request = Post { id, sge, least: 1, depth: 0 };
+        let request = Post { id, sge, least: 1, depth: None };
         let pushed = self.eager_receives.push(request, |id, sge| post_recv::<D>(&hardware.eager, id, sge));
         pushed.map_err(|refused| hardware.note(refused))
     }
@@ -276,7 +278,7 @@ impl<D: Device> Lanes<D> {
         len: u32,
     ) -> Result<(), rdma_core::Error> {
         let sge = self.sge(lease, offset as usize, len as usize)?;
-        let depth = frames(len as usize) as u32 - 1;
+        let depth = frames(len as usize) - 1;
         self.push_bulk_receive(BulkReceive::Payload { buffer, offset, len }, sge, 1, depth)
     }
 
@@ -288,7 +290,7 @@ impl<D: Device> Lanes<D> {
         let sge = self.pool().sge(trailers, place as usize * PLACE, PLACE);
         // Its own payload completes only after the grant, so it makes no room for the trailer.
         let (least, depth) = match self.bulk_receives.back() {
-            Some(BulkReceive::Payload { len, .. }) => (2, frames(*len as usize) as u32),
+            Some(BulkReceive::Payload { len, .. }) => (2, frames(*len as usize)),
             _ => (1, 0),
         };
         self.push_bulk_receive(BulkReceive::Trailer { place }, sge, least, depth)
@@ -300,11 +302,11 @@ impl<D: Device> Lanes<D> {
         receive: BulkReceive,
         sge: Sge,
         least: usize,
-        depth: u32,
+        depth: usize,
     ) -> Result<(), rdma_core::Error> {
         let id = Request::BulkReceive.wr_id(self.key);
         let hardware = live(&self.hardware);
-        let request = Post { id, sge, least, depth };
+        let request = Post { id, sge, least, depth: NonZeroU32::new(depth as u32) };
         let pushed =
             self.bulk_receives_posted.push(request, |id, sge| post_recv::<D>(&hardware.bulk, id, sge));
         pushed.map_err(|refused| hardware.note(refused))?;
@@ -356,7 +358,7 @@ impl<D: Device> Lanes<D> {
         let sge = self.pool().sge(lease, 0, len);
         let id = Request::Packet(frame).wr_id(self.key);
         let hardware = live(&self.hardware);
-        let request = Post { id, sge, least: 1, depth: 0 };
+        let request = Post { id, sge, least: 1, depth: None };
         let pushed = self.eager_sends.push(request, |id, sge| post_send::<D>(&hardware.eager, id, sge));
         pushed.map(drop).map_err(|refused| hardware.note(refused))
     }
@@ -371,15 +373,15 @@ impl<D: Device> Lanes<D> {
     ) -> Result<(), rdma_core::Error> {
         let sge = self.sge(lease, offset, len)?;
         let id = Request::BulkPayload(message).wr_id(self.key);
-        self.push_bulk_send(id, sge, frames(len) as u32 - 1)?;
+        self.push_bulk_send(id, sge, frames(len) - 1)?;
         self.bulk_sends.push_back(message);
         Ok(())
     }
 
     /// Posts a send, or lets it wait for others; if the device takes none, its queue holds at most `depth` frames
-    fn push_bulk_send(&mut self, id: WrId, sge: Sge, depth: u32) -> Result<(), rdma_core::Error> {
+    fn push_bulk_send(&mut self, id: WrId, sge: Sge, depth: usize) -> Result<(), rdma_core::Error> {
         let hardware = live(&self.hardware);
-        let request = Post { id, sge, least: 1, depth };
+        let request = Post { id, sge, least: 1, depth: NonZeroU32::new(depth as u32) };
         let pushed = self.bulk_sends_posted.push(request, |id, sge| post_send::<D>(&hardware.bulk, id, sge));
         pushed.map(drop).map_err(|refused| hardware.note(refused))
     }

@@ -9,7 +9,7 @@ use rdma_core::{Cause, Device, FRAME, Invalid, Time, Verb};
 use super::body::{Body, Effects};
 use super::lanes::{DeviceHandle, Lanes};
 use super::request::SCRATCH;
-use super::state::{LostPath, State, StoppingPath, ToStop, find_stream};
+use super::state::{EndedPath, LostPath, State, StoppingPath, find_stream};
 use crate::blocked_call::BlockedCall;
 use crate::device_calls::DeviceCalls;
 use crate::error::{ConnectError, SessionError};
@@ -146,13 +146,13 @@ impl<D: Device> State<D> {
         let (hardware, posted) = lanes.stop();
         self.lost_paths.push(LostPath { path, epoch, key, reason, was_proven });
         let Some(hardware) = hardware else { return };
-        let has_stopped = Arc::default();
-        let to_stop = Some(ToStop { key, hardware, calls, has_stopped: Arc::clone(&has_stopped) });
-        self.stopping.push(StoppingPath { path, key, to_stop, has_stopped, posted, payload });
+        let is_quiesced = Arc::default();
+        let to_stop = Some(EndedPath { key, hardware, calls, is_quiesced: Arc::clone(&is_quiesced) });
+        self.stopping.push(StoppingPath { path, key, to_stop, is_quiesced, posted, payload });
     }
 
     /// Takes what the device has to give up for paths that have ended
-    pub(super) fn take_hardware(&mut self) -> Vec<ToStop<D>> {
+    pub(super) fn take_ended(&mut self) -> Vec<EndedPath<D>> {
         self.stopping.iter_mut().filter_map(|path| path.to_stop.take()).collect()
     }
 
@@ -177,7 +177,7 @@ impl<D: Device> State<D> {
     ) {
         let Some(index) = self.stopping.iter().position(|stopping| stopping.key == key) else { return };
         let stopping = self.stopping.swap_remove(index);
-        self.has_stop = true;
+        self.has_stop_news = true;
         let buffers = stopping.buffers().collect::<Vec<_>>();
         let StoppingPath { path, posted, .. } = stopping;
         if outcome == Ok(true) {

@@ -3,18 +3,20 @@
 //! A device may take less than it reports. A post that it refuses because the queue is full shows the true depth.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 
 use rdma_core::{Cause, Error, Sge, WrId};
 
-/// A request, and what it takes for it to wait
+/// A request, and when it may wait
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Post {
     pub(super) id: WrId,
     pub(super) sge: Sge,
     /// It waits for room only if the device has so many others: they make room.
     pub(super) least: usize,
-    /// If the device takes it with fewer others in no case, the queue holds at most so many frames.
-    pub(super) depth: u32,
+    /// The most frames that the queue can hold if the device refuses the request while it has fewer others than `least`; `None` if that shows
+    /// another lack, such as one of memory
+    pub(super) depth: Option<NonZeroU32>,
 }
 
 /// A request that the device takes neither now nor later
@@ -22,7 +24,7 @@ pub(super) struct Post {
 pub(super) struct Refused {
     pub(super) error: Error,
     /// The most frames that the queue holds, if it was full or too short
-    pub(super) depth: Option<u32>,
+    pub(super) depth: Option<NonZeroU32>,
 }
 
 /// Requests that the device has, and behind them those that wait, oldest first
@@ -67,7 +69,7 @@ impl PostQueue {
             Err(error) if error.cause == Cause::QueueFull && self.posted >= request.least => Ok(false),
             Err(error) => {
                 let is_full = matches!(error.cause, Cause::QueueFull | Cause::MessageTooLong { .. });
-                Err(Refused { error, depth: is_full.then_some(request.depth) })
+                Err(Refused { error, depth: request.depth.filter(|_| is_full) })
             }
         }
     }
@@ -123,12 +125,12 @@ mod tests {
     const FULL: Error = Error { verb: Verb::PostSend, cause: Cause::QueueFull };
 
     fn request(id: u64, least: usize) -> Post {
-        Post { id: WrId(id), sge: SGE, least, depth: 7 }
+        Post { id: WrId(id), sge: SGE, least, depth: NonZeroU32::new(7) }
     }
 
     /// What became of a request: whether the device has it, or how many frames the queue holds
     fn outcome<T>(pushed: Result<T, Refused>) -> Result<T, Option<u32>> {
-        pushed.map_err(|refused| refused.depth)
+        pushed.map_err(|refused| refused.depth.map(NonZeroU32::get))
     }
 
     /// Catches a request that overtakes one which waits, and one that waits for room which nothing will make.

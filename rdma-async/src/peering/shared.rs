@@ -11,7 +11,7 @@ use rdma_core::{Completion, Device, Runtime, Time};
 use super::application::{Awaited, Queued};
 use super::body::Effects;
 use super::session_state::SessionState;
-use super::state::{State, ToStop};
+use super::state::{EndedPath, State};
 use super::stream_state::{StreamKey, StreamState};
 use crate::blocked_call::{BlockedCall, DeviceCall};
 use crate::error::{OpenError, SendError, SessionError};
@@ -88,7 +88,7 @@ impl<D: Device> PeeringShared<D> {
     #[inline]
     fn unlock(&self, mut state: MutexGuard<'_, State<D>>, effects: &mut Effects) {
         let has_news = state.has_news();
-        let hardware = state.take_hardware();
+        let hardware = state.take_ended();
         let giving_back = effects.holds_values().then(|| GivingBack::begin(&self.giving_back));
         drop(state);
         effects.run(&self.reactor);
@@ -105,23 +105,25 @@ impl<D: Device> PeeringShared<D> {
     }
 
     /// Lets devices give up what they have for paths that have ended, where that may block
-    fn stop_all(&self, hardware: Vec<ToStop<D>>) {
-        for ToStop { key, hardware, calls, has_stopped } in hardware {
+    fn stop_all(&self, hardware: Vec<EndedPath<D>>) {
+        for EndedPath { key, hardware, calls, is_quiesced } in hardware {
             let Some(this) = self.this.upgrade() else {
                 // The runtime has dropped its tasks: no other one is kept waiting.
                 self.path_stopped(key, Ok(hardware.quiesce()));
                 continue;
             };
             let hardware = ManuallyDrop::new(hardware);
-            let of_device = Arc::clone(&calls);
+            let (of_device, proven) = (Arc::clone(&calls), Arc::clone(&is_quiesced));
             calls.start(
                 DeviceCall::Stop,
                 move || {
                     let is_proven = ManuallyDrop::into_inner(hardware).quiesce();
-                    has_stopped.store(is_proven, Ordering::Release);
+                    is_quiesced.store(is_proven, Ordering::Release);
                     is_proven
                 },
                 move |outcome| {
+                    // The limit may have passed while the call returned.
+                    let outcome = if proven.load(Ordering::Acquire) { Ok(true) } else { outcome };
                     if outcome.is_err() {
                         of_device.count_abandoned();
                     }

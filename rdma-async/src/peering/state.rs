@@ -66,7 +66,7 @@ pub(crate) struct State<D: Device> {
     pub(super) lost_paths: Vec<LostPath>,
     pub(super) stopping: Vec<StoppingPath<D>>,
     /// Whether a path has stopped since the task that makes paths has looked.
-    pub(super) has_stop: bool,
+    pub(super) has_stop_news: bool,
     /// The latest call of a device for each path that it did not return from in time, until the path is made.
     pub(super) blocked: Vec<(PathId, BlockedCall)>,
     /// Messages whose operation has ended, and that a device may still read.
@@ -101,16 +101,16 @@ pub(super) struct StoppingPath<D: Device> {
     /// Its name in requests.
     pub(super) key: u32,
     /// What the device has for it, until it is given up elsewhere, without the lock.
-    pub(super) to_stop: Option<ToStop<D>>,
-    /// Whether it was given up, and that proves that the device has stopped; before the peering is told.
-    pub(super) has_stopped: Arc<AtomicBool>,
+    pub(super) to_stop: Option<EndedPath<D>>,
+    /// Whether it was given up, and that proves that the device has stopped; set before the peering learns the outcome
+    pub(super) is_quiesced: Arc<AtomicBool>,
     pub(super) posted: Posted,
     /// The payload that the bulk lane has received without its trailer.
     pub(super) payload: Option<(u32, u64, u32)>,
 }
 
 impl<D: Device> StoppingPath<D> {
-    /// The keys of the buffers with receives that the peering does not know the end of, once for each
+    /// The keys of the buffers with receives that have not completed, one for each receive
     pub(super) fn buffers(&self) -> impl Iterator<Item = u32> {
         let posted = self.posted.bulk_receives.iter().filter_map(|receive| match receive {
             BulkReceive::Payload { buffer, .. } => Some(*buffer),
@@ -121,12 +121,12 @@ impl<D: Device> StoppingPath<D> {
 }
 
 /// What a device has to give up for a path that has ended
-pub(super) struct ToStop<D: Device> {
+pub(super) struct EndedPath<D: Device> {
     /// The name of the path in requests.
     pub(super) key: u32,
     pub(super) hardware: Hardware<D>,
     pub(super) calls: Arc<DeviceCalls>,
-    pub(super) has_stopped: Arc<AtomicBool>,
+    pub(super) is_quiesced: Arc<AtomicBool>,
 }
 
 /// What a peering is made of
@@ -182,7 +182,7 @@ impl<D: Device> State<D> {
             opened: Vec::new(),
             lost_paths: Vec::new(),
             stopping: Vec::new(),
-            has_stop: false,
+            has_stop_news: false,
             blocked: Vec::new(),
             limbo: Vec::new(),
             armed: Time::ZERO,
@@ -214,7 +214,7 @@ impl<D: Device> State<D> {
     pub(super) fn has_news(&self) -> bool {
         (!self.opened.is_empty() && self.core.has_confirmed_path())
             || !self.lost_paths.is_empty()
-            || self.has_stop
+            || self.has_stop_news
             || self.end.is_some()
             || self.is_idle(false)
             || (self.awaits_proof && self.core.has_confirmed_path())
@@ -231,7 +231,7 @@ impl<D: Device> State<D> {
     ///
     /// Sessions wait until a path carries packets in both directions: a peer that is given up before has opened none.
     pub(crate) fn take_news(&mut self) -> (Vec<SessionId>, Vec<LostPath>) {
-        self.has_stop = false;
+        self.has_stop_news = false;
         let opened =
             if self.core.has_confirmed_path() { std::mem::take(&mut self.opened) } else { Vec::new() };
         (opened, std::mem::take(&mut self.lost_paths))
@@ -324,14 +324,15 @@ impl<D: Device> State<D> {
 
 impl<D: Device> Drop for State<D> {
     fn drop(&mut self) {
-        // The runtime has ended before it could tell the peering of them.
-        for path in self.stopping.extract_if(.., |path| path.has_stopped.load(Ordering::Acquire)) {
+        // The runtime has ended before the peering learned the outcome.
+        for path in self.stopping.extract_if(.., |path| path.is_quiesced.load(Ordering::Acquire)) {
             self.frames.stopped(path.key);
             path.buffers().for_each(|buffer| drop(self.incoming.completed(buffer)));
         }
         self.incoming.forget_posted();
         if !self.stopping.is_empty() {
             // Their devices have not stopped.
+            std::mem::forget(self.scratch.take());
             self.limbo.drain(..).for_each(std::mem::forget);
             self.stopping.drain(..).flat_map(|path| path.posted.leases).for_each(std::mem::forget);
         }

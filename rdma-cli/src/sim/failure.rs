@@ -86,7 +86,7 @@ impl From<NodeError> for Failure {
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         let device = match &error {
-            ConnectError::Device(error) | ConnectError::Wedged { error, .. } => Some(error),
+            ConnectError::Device(error) | ConnectError::PortBusy { error, .. } => Some(error),
             ConnectError::Pool(error) => device_of(error),
             ConnectError::Open(error) => match error.downcast_ref() {
                 Some(OpenError::Verbs(error)) => Some(error),

@@ -1,7 +1,7 @@
 //! Sessions over devices that report deeper queues than they have
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ fn a_queue_that_is_too_short_for_a_path_is_an_error() {
     }
 }
 
-/// Refuses the first receive of a queue pair that has none, once it is told to
+/// Refuses the first receive of a queue pair that has none, once `is_due` is set
 #[derive(Default)]
 struct Once {
     is_due: AtomicBool,
@@ -141,4 +141,45 @@ fn one_refused_receive_costs_one_path_at_most() {
         assert!(*got.unwrap().unwrap() == message(1, 3 << 20));
         assert!(ab.snapshot().paths[0].counts.made <= 2);
     });
+}
+
+/// Refuses every receive while `is_due` is set, and counts them
+#[derive(Default)]
+struct Always {
+    is_due: AtomicBool,
+    refused: AtomicUsize,
+}
+
+impl Hooks for Always {
+    fn post_recv(&self, _: u32) -> Result<(), Error> {
+        if !self.is_due.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        Err(Error::new(Verb::PostRecv, Cause::QueueFull))
+    }
+}
+
+/// Regression: a device that refuses the first receive shows no shorter queue to try, and the path was made again at once, without an end.
+#[test]
+fn a_device_that_refuses_every_receive_is_tried_at_intervals() {
+    for refusing in 0..2 {
+        let flap = "at 1s a:rdma_en2 flap 5ms".parse().unwrap();
+        Sim::new().faults(flap).run(async |net| {
+            let hooks = [0, 1].map(|_| Arc::<Always>::default());
+            let [a, b] =
+                [("a", 0), ("b", 1)].map(|(host, side)| hooked_node(&net, host, &hooks[side], &options()));
+            let (ab, ba) = connect(&a, &b).await.unwrap();
+            hooks[refusing].is_due.store(true, Ordering::Relaxed);
+            net.sleep(Duration::from_secs(2)).await;
+            let before = hooks[refusing].refused.load(Ordering::Relaxed);
+            net.sleep(Duration::from_secs(4)).await;
+            let attempts = hooks[refusing].refused.load(Ordering::Relaxed) - before;
+            assert!((1..=16).contains(&attempts), "side {refusing}: {attempts} attempts in 4 s");
+            hooks[refusing].is_due.store(false, Ordering::Relaxed);
+            let (sent, got) = soon(&net, join(ab.send_bytes(&message(1, 3 << 20)), ba.recv())).await;
+            sent.unwrap();
+            assert!(*got.unwrap().unwrap() == message(1, 3 << 20));
+        });
+    }
 }

@@ -185,7 +185,7 @@ fn a_busy_port_is_named() {
             let (connected, served) = join(a.connect(to_b), b.serve(to_a)).await;
             assert!(connected.is_err());
             let error = served.unwrap_err();
-            let is_named = matches!(&error, ConnectError::Wedged { port, error } if port == rdma_tests::DEVICE && error.cause == Cause::Busy);
+            let is_named = matches!(&error, ConnectError::PortBusy { port, error } if port == rdma_tests::DEVICE && error.cause == Cause::Busy);
             let text = error.to_string();
             assert!(is_named && text.ends_with("another process has it, or it is wedged"), "{text}");
         });

@@ -74,7 +74,7 @@ impl<D: Device> Control<D> {
         self.pairings[index].on_answer(port);
         let (peer_timeout, own) = (self.peer_timeout, index);
         self.making[index] = Some(make(&self.node, own, DeviceCall::Connect, move |_| {
-            prepared.connect(&theirs, peer_timeout)
+            prepared.connect(&theirs, peer_timeout, None)
         }));
         Ok(())
     }
@@ -103,7 +103,7 @@ impl<D: Device> Control<D> {
             Err(error) => return self.refuse(index, error),
         };
         let found = &self.node.ports[port];
-        // It would try what the name of the cable does not show.
+        // The offer names no cable, and that of this port has a name: the attempt is a trial.
         let trial = match offer.link.is_none() && found.link().is_some() {
             true => match found.trust.begin_trial() {
                 None => return self.refuse(index, self.no_path()),
@@ -119,10 +119,7 @@ impl<D: Device> Control<D> {
                 return Err(none);
             }
             let prepared = PreparedPath::new(node, path, port, epoch, fragment)?;
-            if let Some(trial) = trial {
-                trial.count();
-            }
-            let made = prepared.connect(&theirs, peer_timeout);
+            let made = prepared.connect(&theirs, peer_timeout, trial);
             note_attempt(&node.ports[port], offer.link, made.as_ref().err());
             made
         }));
@@ -217,9 +214,10 @@ impl<D: Device> Control<D> {
                 }
             },
             PathState::Connecting { theirs } => {
+                let depth = self.node.ports[index].depth();
                 if let Err(error) = made.and_then(|prepared| self.open(index, prepared, &theirs, index)) {
-                    if is_shorter(&error) {
-                        // The next path has the window that the device takes.
+                    if self.node.ports[index].depth() < depth && is_shorter(&error) {
+                        // The next path has the window that the device takes, which is smaller each time.
                         self.paths[index] = PathState::Down { from: now };
                         return Ok(());
                     }
@@ -382,9 +380,7 @@ impl<D: Device> Control<D> {
     }
 }
 
-/// Whether a path was not made because a queue takes fewer receives than the device has reported
-///
-/// Each time that happens, fewer are tried.
+/// Whether a path was not made because a queue has refused a receive that it should have room for
 fn is_shorter(error: &ConnectError) -> bool {
     let full = rdma_core::Error::new(rdma_core::Verb::PostRecv, Cause::QueueFull);
     matches!(error, ConnectError::Device(error) if *error == full)
