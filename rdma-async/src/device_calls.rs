@@ -34,8 +34,8 @@ use crate::sync::Mutex;
 pub struct DeviceStats {
     /// Calls that have not returned within [`device_timeout`](crate::NodeOptions::device_timeout), and still have not; each keeps a thread
     pub blocked_calls: usize,
-    /// Paths, devices and registrations that a device was never asked to give up, or did not give up in time: they are kept until the
-    /// process ends
+    /// Paths, devices and registrations that a device was never asked to give up, or did not give up in time: counted when the limit passes, freed
+    /// if the call returns later, and else kept
     pub abandoned: u64,
 }
 
@@ -179,7 +179,7 @@ impl DeviceCalls {
         });
     }
 
-    /// Counts something that its device has not given up in time, and that is kept
+    /// Counts something that its device has not given up in time: freed if the call returns later, and else kept
     pub(crate) fn count_abandoned(&self) {
         self.abandoned.fetch_add(1, Ordering::Relaxed);
     }

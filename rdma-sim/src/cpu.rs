@@ -15,7 +15,7 @@ thread_local! {
 /// The part of its host's cores that the task which is polled has
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
-    /// Tasks that run, of which each has as much as another
+    /// Tasks that share the cores equally
     pub(crate) tasks: u64,
     pub(crate) cores: u64,
 }

@@ -81,7 +81,7 @@ impl OneCopy {
 
     /// Bytes that both processes together copy in a nanosecond, each so many pieces of 1 MiB into the other one
     ///
-    /// More than a message gets of which each of them copies a half.
+    /// An upper bound for messages of which each process copies one half
     pub(crate) fn both_bytes_per_ns(&mut self, count: usize) -> Result<f64> {
         let start = now();
         self.say(count)?;

@@ -74,10 +74,10 @@ Figures that others measured between Macs, some with Linux at an end, beside tho
 * *none*: the model has no such figure
 
 The error is against the nearer end of a published range. Predictions are counted by figures and not by rows: the four runs of ds4 are one
-figure of the model, and so are the mean and the best of several runs, and two readings of one setup. Of the ten that are counted 16 MiB of
-pytorch PR 181087 are the least independent: they lie next to the 128 MiB with which the cable is calibrated, and nine are left without
-them. Six speeds of language models in [DECODE.md](../rdma-collectives/DECODE.md) are not counted here, as they say little about RDMA. Where
-a source leaves open how its program works, the setup names the reading that was taken: one message in flight on the rings of pytorch PR
+figure of the model, and so are the mean and the best of several runs, and two readings of one setup. Of those that are counted, 16 MiB of
+pytorch PR 181087 are the least independent: they lie next to the 128 MiB with which the cable is calibrated. Six speeds of language models in
+[DECODE.md](../rdma-collectives/DECODE.md) are not counted here, as they say little about RDMA. Where a source leaves open how its program works,
+the setup names the reading that was taken: one message in flight on the rings of pytorch PR
 189856 for reductions, and two for its all_gather, for example.
 
 The programs run in virtual time as their source, or its description, has them, on the profile `tb5-cpu`: one core for each process, which

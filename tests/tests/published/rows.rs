@@ -27,7 +27,7 @@ pub(crate) struct Row {
 /// What the figure of the model rests on
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Basis {
-    /// Predicted as well, but no figure of its own: of which one
+    /// Predicted, and repeats the figure that is named
     Again(&'static str),
     /// Part of the model was chosen so that this figure comes out
     Calibrated(&'static str),

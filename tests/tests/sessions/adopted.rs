@@ -270,7 +270,7 @@ unsafe impl StableDeref for Counted {}
 
 /// Regression: a simulation that ended while devices gave up paths kept all that was posted there for good, some megabytes each.
 ///
-/// Catches an outcome of a teardown that is lost with the task that should have told it.
+/// Catches an outcome of a teardown that is lost with the task that should have reported it.
 #[test]
 fn a_simulation_that_ends_in_the_middle_frees_its_memory() {
     for (model, len) in [Model::tb5(), Model::tb5_cpu()].iter().flat_map(|model| [(model, 64), (model, MIB)])

@@ -254,11 +254,11 @@ impl<D: Device> Control<D> {
         }
     }
 
-    /// Lets a path rest that has tried nothing
+    /// Delays the next attempt of a path that did not reach the peer
     fn pause(&mut self, index: usize) {
         let now = self.now();
         for path in &mut self.paths {
-            // It has waited for the port of the peer that this one has tried. Others have times of their own, or two would wake each other.
+            // The path has waited for the port of the peer that this one has tried. Others have times of their own, or two would wake each other.
             if let PathState::Down { from: from @ Time::MAX } = path {
                 *from = now;
             }

@@ -90,8 +90,8 @@ rules! {
         applies if |model| model.timing.cpu, shown by wake_ups_are_late_and_some_are_later;
 
     /// Each task of a host has a core of its own, or so many cores are shared. Tasks that work take turns. A task that waits for
-    /// completions polls all the time, and its share of the cores is as large as that of one that works: the work takes longer. How
-    /// long a turn is, no source has; no wake-up is later for it.
+    /// completions polls all the time, and whichever task works shares the cores with those that poll: its work takes longer, also
+    /// where several work and fair shares would give them more. How long a turn is, no source has; no wake-up is later for it.
     "shared-cores", Assumed by "this project", set by Timing::cores, uncounted as "a cost, not an event",
         applies if |model| model.timing.cpu && model.timing.cores > 0, shown by tasks_that_poll_have_their_share_of_the_cores;
 
