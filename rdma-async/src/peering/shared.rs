@@ -113,7 +113,7 @@ impl<D: Device> PeeringShared<D> {
                 continue;
             };
             let hardware = ManuallyDrop::new(hardware);
-            let (of_device, proven) = (Arc::clone(&calls), Arc::clone(&is_quiesced));
+            let of_device = Arc::clone(&calls);
             calls.start(
                 DeviceCall::Stop,
                 move || {
@@ -122,8 +122,6 @@ impl<D: Device> PeeringShared<D> {
                     is_proven
                 },
                 move |outcome| {
-                    // The limit may have passed while the call returned.
-                    let outcome = if proven.load(Ordering::Acquire) { Ok(true) } else { outcome };
                     if outcome.is_err() {
                         of_device.count_abandoned();
                     }
