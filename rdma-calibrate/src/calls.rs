@@ -1,30 +1,83 @@
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rdma_async::time::sleep;
-use rdma_core::{Runtime, Time};
+use rdma_core::Runtime;
 
-/// The verb that is being called, and the time of the call: for a thread that watches whether one hangs
+/// The verb that is being called: for a thread that watches whether one hangs
 #[derive(Debug)]
 pub struct Calls {
     runtime: Arc<dyn Runtime>,
-    current: Mutex<Option<(&'static str, Time)>>,
+    /// The number of the latest call, above the [`Call`] that it is; 0 instead of that once it has returned
+    ///
+    /// Written without a clock and without a lock, so that measured times of verbs contain next to nothing of it. One task calls one verb
+    /// at a time.
+    current: AtomicU64,
 }
 
-impl Calls {
-    /// No call yet, by the clock of `runtime`
-    pub fn new(runtime: Arc<dyn Runtime>) -> Self {
-        Self { runtime, current: Mutex::default() }
-    }
+/// A verb that is noted while it is called
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Call {
+    CreateCq = 1,
+    CreateQp,
+    DeallocPd,
+    DeregMr,
+    DestroyCq,
+    DestroyQp,
+    ModifyQp,
+    /// Those by which a device is opened
+    Open,
+    PollCq,
+    PostRecv,
+    PostSend,
+    QueryGid,
+    QueryPort,
+    QueryQp,
+    RegMr,
+}
 
-    /// The verb that has been called and has not returned, and for how long
-    pub fn blocked(&self) -> Option<(&'static str, Duration)> {
-        self.current().map(|(verb, since)| (verb, self.runtime.now() - since))
+impl Call {
+    const NAMES: [(Self, &'static str); 15] = [
+        (Self::CreateCq, "create_cq"),
+        (Self::CreateQp, "create_qp"),
+        (Self::DeallocPd, "dealloc_pd"),
+        (Self::DeregMr, "dereg_mr"),
+        (Self::DestroyCq, "destroy_cq"),
+        (Self::DestroyQp, "destroy_qp"),
+        (Self::ModifyQp, "modify_qp"),
+        (Self::Open, "open_device, query_device or alloc_pd"),
+        (Self::PollCq, "poll_cq"),
+        (Self::PostRecv, "post_recv"),
+        (Self::PostSend, "post_send"),
+        (Self::QueryGid, "query_gid"),
+        (Self::QueryPort, "query_port"),
+        (Self::QueryQp, "query_qp"),
+        (Self::RegMr, "reg_mr"),
+    ];
+
+    /// The name of the verb of a word of [`Calls`]; `None` if no verb is being called
+    fn name_of(word: u64) -> Option<&'static str> {
+        let mut names = Self::NAMES.into_iter();
+        names.find_map(|(call, name)| (call as u64 == word & CALL).then_some(name))
+    }
+}
+
+/// The bits of a word that are the [`Call`]
+const CALL: u64 = 0xff;
+/// The number of a call is counted in these steps.
+const NUMBER: u64 = CALL + 1;
+
+impl Calls {
+    /// No call yet; [`hangs`](Self::hangs) measures by the clock of `runtime`
+    pub fn new(runtime: Arc<dyn Runtime>) -> Self {
+        Self { runtime, current: AtomicU64::new(0) }
     }
 
     /// Waits until a verb has not returned for `longest`, looking every `interval`; returns which, and for how long
     ///
-    /// Time in which the process was stopped, or the machine slept, does not count: the verb was not running either.
+    /// The time of a verb begins when it is first seen, up to `interval` after the call. Time in which the process was stopped, or the
+    /// machine slept, does not count: the verb was not running either.
     ///
     /// For a task on another thread: the one that calls the verb does not go on.
     ///
@@ -32,65 +85,56 @@ impl Calls {
     ///
     /// Cancel safe: it changes nothing.
     pub async fn hangs(&self, longest: Duration, interval: Duration) -> (&'static str, Duration) {
-        let (mut watched, mut time, mut looked) = (None, Duration::ZERO, self.runtime.now());
+        let (mut watched, mut time, mut looked) = (0, Duration::ZERO, self.runtime.now());
         loop {
-            let (current, now) = (self.current(), self.runtime.now());
+            let (current, now) = (self.current.load(Ordering::Relaxed), self.runtime.now());
             let passed = (now - looked).min(2 * interval);
             time = if current == watched { time + passed } else { Duration::ZERO };
             (watched, looked) = (current, now);
-            match watched {
-                Some((verb, _)) if time >= longest => return (verb, time),
+            match Call::name_of(watched) {
+                Some(verb) if time >= longest => return (verb, time),
                 _ => sleep(&*self.runtime, interval).await,
             }
         }
     }
 
-    pub(crate) fn during<T>(&self, verb: &'static str, call: impl FnOnce() -> T) -> T {
-        self.set(Some((verb, self.runtime.now())));
-        let returned = call();
-        self.set(None);
+    pub(crate) fn during<T>(&self, call: Call, verb: impl FnOnce() -> T) -> T {
+        let number = self.begin(call);
+        let returned = verb();
+        self.current.store(number, Ordering::Relaxed);
         returned
     }
 
-    /// The time that a call takes more because it is noted, in nanoseconds: the mean of `count` calls that do nothing
-    pub(crate) fn noting_ns(&self, count: usize) -> f64 {
-        let start = self.runtime.now();
-        for _ in 0..count {
-            self.during("nothing", || std::hint::black_box(()));
-        }
-        (self.runtime.now() - start).as_nanos() as f64 / count as f64
+    /// Notes the begin of a call, and returns its number
+    fn begin(&self, call: Call) -> u64 {
+        let number = (self.current.load(Ordering::Relaxed) & !CALL).wrapping_add(NUMBER);
+        self.current.store(number | call as u64, Ordering::Relaxed);
+        number
     }
 
     pub(crate) fn runtime(&self) -> &Arc<dyn Runtime> {
         &self.runtime
-    }
-
-    fn current(&self) -> Option<(&'static str, Time)> {
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self, current: Option<(&'static str, Time)>) {
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = current;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::pin::Pin;
-    use std::sync::atomic::{AtomicU64, Ordering};
 
-    use rdma_core::{BlockingCall, Timer};
+    use rdma_core::{AnyDevice, BlockingCall, Device as _, Time, Timer};
     use rdma_sim::Sim;
 
     use super::*;
+    use crate::station::Station;
+    use crate::watched::watch;
 
-    /// A runtime with a clock of which each reading takes 100 ns
+    /// A runtime that counts the readings of its clock
     #[derive(Debug, Default)]
-    struct SlowClock(AtomicU64);
+    struct CountingClock(AtomicU64);
 
-    impl Runtime for SlowClock {
+    impl Runtime for CountingClock {
         fn now(&self) -> Time {
-            Time::from_nanos(self.0.fetch_add(100, Ordering::Relaxed))
+            Time::from_nanos(self.0.fetch_add(1, Ordering::Relaxed))
         }
 
         fn spawn(&self, _: Pin<Box<dyn Future<Output = ()> + Send>>) {
@@ -106,12 +150,41 @@ mod tests {
         }
     }
 
-    /// Catches the time of noting a call that counts as that of a post or of a poll.
+    /// Regression: constants of a real device contained two readings of the clock per verb.
     #[test]
-    fn the_time_of_noting_a_call_is_that_of_calls_that_do_nothing() {
-        let calls = Calls::new(Arc::new(SlowClock::default()));
-        // Each call reads the clock once, and so does the end of all.
-        assert_eq!(calls.noting_ns(100), 101.0);
+    fn verbs_are_noted_without_reading_the_clock() {
+        Sim::new().run(async |net| {
+            let clock = Arc::new(CountingClock::default());
+            let calls = Arc::new(Calls::new(Arc::<CountingClock>::clone(&clock)));
+            let device = watch(AnyDevice::new(net.open("a", "rdma_en2").unwrap()), &calls);
+            device.port().unwrap();
+            let runtime = net.host("a").runtime();
+            let mut station = Station::new(&runtime, &Arc::new(device), 16, 1 << 14).unwrap();
+            station.recv(0..8).unwrap();
+            station.poll().unwrap();
+            drop(station);
+            assert_eq!(clock.0.load(Ordering::Relaxed), 0, "readings of the clock");
+            assert!(calls.current.load(Ordering::Relaxed) > 4 * NUMBER, "the verbs were noted");
+        });
+    }
+
+    /// Catches a verb that is still noted after it has returned, or under another name, and calls that share a number.
+    #[test]
+    fn each_call_is_noted_under_its_name_until_it_returns() {
+        let calls = Calls::new(Arc::new(CountingClock::default()));
+        let word = || calls.current.load(Ordering::Relaxed);
+        let mut seen = vec![word()];
+        for (call, name) in Call::NAMES {
+            seen.push(calls.during(call, word));
+            assert_eq!(Call::name_of(seen[seen.len() - 1]), Some(name));
+            assert_eq!(Call::name_of(word()), None, "{name} has returned");
+        }
+        let [first, second] = [(); 2].map(|()| calls.during(Call::PollCq, word));
+        assert_ne!(first, second);
+        let count = seen.len();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), count);
     }
 
     /// Regression: a process that was stopped for 20 s called its driver hung, and told its user to restart the Mac.
@@ -129,10 +202,10 @@ mod tests {
                 let hangs = watching.hangs(LONGEST, Duration::from_millis(100)).await;
                 ends.send(hangs).unwrap();
             });
-            calls.set(Some(("post_send", net.now())));
+            calls.begin(Call::PostSend);
             net.sleep(Duration::from_secs(70)).await;
             // As of another call of the same verb.
-            calls.set(Some(("post_send", net.now())));
+            calls.begin(Call::PostSend);
             let since = net.now();
             assert_eq!(ended.await.unwrap(), ("post_send", LONGEST));
             assert!((LONGEST..LONGEST + Duration::from_secs(1)).contains(&(net.now() - since)));

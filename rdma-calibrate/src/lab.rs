@@ -7,7 +7,7 @@ use std::time::Duration;
 use rdma_async::time::sleep;
 use rdma_core::{AnyDevice, Device as _, Error, Gid, QpAddress, Runtime, Time};
 
-use crate::calls::Calls;
+use crate::calls::{Call, Calls};
 use crate::control::{Control, PATIENCE, Stream};
 use crate::error::CalibrateError;
 use crate::findings::Findings;
@@ -16,7 +16,7 @@ use crate::message::{Numbered, Reply, Request};
 use crate::serve::{open, require_active};
 use crate::station::Station;
 use crate::transitions::Transitions;
-use crate::watched::{OPENING, open_watched, watch};
+use crate::watched::{open_watched, watch};
 
 /// The interval of keep-alives to the peer, while this side waits
 const ALIVE: Duration = Duration::from_secs(20);
@@ -89,11 +89,6 @@ impl<'a> Lab<'a> {
     /// Fails if the device is gone, or its port is down
     pub(crate) fn require_port(&self) -> Result<(), CalibrateError> {
         require_active(&self.device).map_err(CalibrateError::Device)
-    }
-
-    /// The time that a verb takes here beside what its device takes, in nanoseconds: the mean of `count` that do nothing
-    pub(crate) fn noting_ns(&self, count: usize) -> f64 {
-        self.calls.noting_ns(count)
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -251,7 +246,7 @@ impl Lab<'_> {
 
     /// Opens the device once more as programs in C see it
     pub(crate) fn open_for_c(&self) -> Option<Result<ViewOfC, Error>> {
-        let opened = self.calls.during(OPENING, || self.machine.open_for_c());
+        let opened = self.calls.during(Call::Open, || self.machine.open_for_c());
         opened.map(|view| view.map(|view| ViewOfC { device: watch(view.device, &self.calls), ..view }))
     }
 }

@@ -11,22 +11,19 @@ use rdma_core::{
     RecvRequest, Rkey, SendRequest, Teardown, Transition,
 };
 
-use crate::calls::Calls;
-
-/// The verbs by which a device is opened
-pub(crate) const OPENING: &str = "open_device, query_device or alloc_pd";
+use crate::calls::{Call, Calls};
 
 /// Opens a device by `open`, and notes that verb and each one of the device in `calls`
 pub(crate) fn open_watched(
     calls: &Arc<Calls>,
     open: impl FnOnce() -> Result<AnyDevice, Error>,
 ) -> Result<AnyDevice, Error> {
-    calls.during(OPENING, open).map(|device| watch(device, calls))
+    calls.during(Call::Open, open).map(|device| watch(device, calls))
 }
 
 /// Notes each verb of an open device in `calls`
 pub(crate) fn watch(device: AnyDevice, calls: &Arc<Calls>) -> AnyDevice {
-    AnyDevice::new(Watched::new(device, "dealloc_pd", calls))
+    AnyDevice::new(Watched::new(device, Call::DeallocPd, calls))
 }
 
 /// A device or one of its objects
@@ -34,12 +31,12 @@ struct Watched<T> {
     /// `None` once it is being dropped.
     inner: Option<T>,
     /// The verb of the drop
-    ends_by: &'static str,
+    ends_by: Call,
     calls: Arc<Calls>,
 }
 
 impl<T> Watched<T> {
-    fn new(inner: T, ends_by: &'static str, calls: &Arc<Calls>) -> Self {
+    fn new(inner: T, ends_by: Call, calls: &Arc<Calls>) -> Self {
         Self { inner: Some(inner), ends_by, calls: Arc::clone(calls) }
     }
 
@@ -61,9 +58,9 @@ impl<T> Drop for Watched<T> {
 
 /// Methods that call those of the object inside, noted as a verb
 macro_rules! forward {
-    ($($verb:literal: fn $method:ident(&self $(, $argument:ident: $type:ty)*) -> $output:ty;)+) => {$(
+    ($($verb:ident: fn $method:ident(&self $(, $argument:ident: $type:ty)*) -> $output:ty;)+) => {$(
         fn $method(&self $(, $argument: $type)*) -> $output {
-            self.calls.during($verb, || self.inner().$method($($argument),*))
+            self.calls.during(Call::$verb, || self.inner().$method($($argument),*))
         }
     )+};
 }
@@ -74,8 +71,8 @@ unsafe impl Device for Watched<AnyDevice> {
     type Cq = Watched<AnyCompletionQueue>;
 
     forward! {
-        "query_port": fn port(&self) -> Result<PortStatus, Error>;
-        "query_gid": fn gids(&self) -> Result<Vec<Gid>, Error>;
+        QueryPort: fn port(&self) -> Result<PortStatus, Error>;
+        QueryGid: fn gids(&self) -> Result<Vec<Gid>, Error>;
     }
 
     fn name(&self) -> &str {
@@ -91,14 +88,14 @@ unsafe impl Device for Watched<AnyDevice> {
     }
 
     fn create_cq(&self, depth: u32) -> Result<Watched<AnyCompletionQueue>, Error> {
-        let created = self.calls.during("create_cq", || self.inner().create_cq(depth))?;
-        Ok(Watched::new(created, "destroy_cq", &self.calls))
+        let created = self.calls.during(Call::CreateCq, || self.inner().create_cq(depth))?;
+        Ok(Watched::new(created, Call::DestroyCq, &self.calls))
     }
 
     unsafe fn register(&self, mem: NonNull<[u8]>, access: Access) -> Result<Watched<AnyMemoryRegion>, Error> {
         // SAFETY: the caller keeps the same contract.
-        let registered = self.calls.during("reg_mr", || unsafe { self.inner().register(mem, access) })?;
-        Ok(Watched::new(registered, "dereg_mr", &self.calls))
+        let registered = self.calls.during(Call::RegMr, || unsafe { self.inner().register(mem, access) })?;
+        Ok(Watched::new(registered, Call::DeregMr, &self.calls))
     }
 }
 
@@ -117,7 +114,7 @@ impl MemoryRegion for Watched<AnyMemoryRegion> {
 
     fn deregister(&mut self) -> Teardown {
         let calls = Arc::clone(&self.calls);
-        calls.during("dereg_mr", || self.inner_mut().deregister())
+        calls.during(Call::DeregMr, || self.inner_mut().deregister())
     }
 }
 
@@ -125,21 +122,21 @@ impl CompletionQueue for Watched<AnyCompletionQueue> {
     type Qp = Watched<AnyQueuePair>;
 
     forward! {
-        "poll_cq": fn poll(&self, out: &mut [Completion]) -> Result<usize, Error>;
-        "poll_cq": fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>>;
+        PollCq: fn poll(&self, out: &mut [Completion]) -> Result<usize, Error>;
+        PollCq: fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>>;
     }
 
     fn create_qp(&self, init: &QpInit) -> Result<Watched<AnyQueuePair>, Error> {
-        let created = self.calls.during("create_qp", || self.inner().create_qp(init))?;
-        Ok(Watched::new(created, "destroy_qp", &self.calls))
+        let created = self.calls.during(Call::CreateQp, || self.inner().create_qp(init))?;
+        Ok(Watched::new(created, Call::DestroyQp, &self.calls))
     }
 }
 
 impl QueuePair for Watched<AnyQueuePair> {
     forward! {
-        "query_qp": fn state(&self) -> QpState;
-        "modify_qp": fn modify(&self, to: Transition) -> Result<(), Error>;
-        "modify_qp": fn connect(&self, peer: &QpAddress) -> Result<(), Error>;
+        QueryQp: fn state(&self) -> QpState;
+        ModifyQp: fn modify(&self, to: Transition) -> Result<(), Error>;
+        ModifyQp: fn connect(&self, peer: &QpAddress) -> Result<(), Error>;
     }
 
     fn address(&self) -> QpAddress {
@@ -152,16 +149,16 @@ impl QueuePair for Watched<AnyQueuePair> {
 
     unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
         // SAFETY: the caller keeps the same contract.
-        self.calls.during("post_send", || unsafe { self.inner().post_send(request) })
+        self.calls.during(Call::PostSend, || unsafe { self.inner().post_send(request) })
     }
 
     unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
         // SAFETY: the caller keeps the same contract.
-        self.calls.during("post_recv", || unsafe { self.inner().post_recv(request) })
+        self.calls.during(Call::PostRecv, || unsafe { self.inner().post_recv(request) })
     }
 
     fn destroy(&mut self) -> Teardown {
         let calls = Arc::clone(&self.calls);
-        calls.during("destroy_qp", || self.inner_mut().destroy())
+        calls.during(Call::DestroyQp, || self.inner_mut().destroy())
     }
 }

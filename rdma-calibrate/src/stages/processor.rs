@@ -94,10 +94,9 @@ fn enter(findings: &mut Findings, costs: &Costs, is_polling: bool) {
     }
 }
 
-/// The time of each of `count` calls in a row that began at `start`, without what noting them takes, in nanoseconds
+/// The time of each of `count` calls in a row that began at `start`, in nanoseconds
 fn each(lab: &Lab<'_>, start: Time, count: usize) -> f64 {
-    let took = (lab.now() - start).as_nanos() as f64 / count as f64;
-    (took - lab.noting_ns(count)).max(0.0)
+    (lab.now() - start).as_nanos() as f64 / count as f64
 }
 
 /// The times of a post of a receive, and of one of a send
