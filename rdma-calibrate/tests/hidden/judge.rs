@@ -341,13 +341,20 @@ pub(crate) fn assert_cables(seed: u64, secret: &Model, found: &Findings) {
                 .reduce(|two, one| two - one)
                 .unwrap();
         let bound = secret.timing.mac_bytes_per_us;
-        // A bound beyond what both carry does not show.
-        let truth = if bound > 0 && (bound as f64) < 2.0 * cable * 0.95 { bound } else { 0 };
+        // A bound beyond what both carry does not show; one within 1 % of that threshold may be found or not, because the tool compares
+        // measured rates, and either result predicts the rate of both within 5 %.
+        let part = bound as f64 / (2.0 * cable);
+        let truths = match part {
+            _ if bound == 0 => &[0][..],
+            ..0.94 => &[bound],
+            ..0.96 => &[bound, 0],
+            _ => &[0],
+        };
         let found_bound = found.profile.model.timing.mac_bytes_per_us;
-        let error = found_bound.abs_diff(truth) as f64;
+        let is_of = |truth: &u64| found_bound.abs_diff(*truth) as f64 <= *truth as f64 * 0.05;
         assert!(
-            error <= truth as f64 * 0.05,
-            "seed {seed}: {truth}, found {found_bound}: {:?}",
+            truths.iter().any(is_of),
+            "seed {seed}: one of {truths:?}, found {found_bound}: {:?}",
             found.cables
         );
         let both: Vec<_> = found.cables.iter().map(|rates| rates.cables.len()).collect();
