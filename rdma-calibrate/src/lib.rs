@@ -91,8 +91,8 @@ pub async fn calibrate_watched(
 /// Tries every behaviour of the conformance body on the device of `machine`, with a peer that [serves](serve) at the other end of `stream`
 ///
 /// With [`Options::risk_reboot`], two transitions to RTR fail by it on Apple's device, and the last behaviour sets a queue pair to the
-/// error state. Leaves no object, however it ends. Once nothing connects any more, or the peer is gone, [`Conformance::ended`] has the reason,
-/// and the behaviours that were not tried are skipped.
+/// error state. Leaves no object, however it ends. Once nothing connects any more, too many transitions have failed, or the peer is gone,
+/// [`Conformance::ended`] has the reason, and the behaviours that were not tried are skipped.
 ///
 /// # Errors
 ///

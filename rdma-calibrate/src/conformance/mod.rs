@@ -118,7 +118,7 @@ fn after(why: impl Display, error: &CalibrateError) -> Verdict {
 /// Tries every behaviour, and notes its verdict; once too many transitions to RTR of this side have failed, or nothing connects any more, the
 /// others are skipped
 ///
-/// The error beside them is why nothing connects any more, or another reason for which no other behaviour can be tried.
+/// The error beside them is the reason for which no more experiments may connect; `None` if they may.
 pub(crate) async fn run(lab: &mut Lab<'_>, mode: Mode) -> (Vec<Behaviour>, Option<CalibrateError>) {
     let mut broken = None;
     let mut found = Vec::with_capacity(BEHAVIOURS.len());
@@ -129,7 +129,8 @@ pub(crate) async fn run(lab: &mut Lab<'_>, mode: Mode) -> (Vec<Behaviour>, Optio
     });
     let mut body = Body::new(lab, expectations, mode);
     for name in BEHAVIOURS.iter().copied() {
-        if let Some(error) = body.lab.transitions.require().err().as_ref().or(broken.as_ref()) {
+        broken = broken.or_else(|| body.lab.transitions.require().err());
+        if let Some(error) = &broken {
             let verdict = Verdict::Skipped(error.to_string().into());
             found.push(Behaviour { name, rule: rules::of(name), verdict });
             continue;
@@ -140,7 +141,7 @@ pub(crate) async fn run(lab: &mut Lab<'_>, mode: Mode) -> (Vec<Behaviour>, Optio
         if matches!(ended, Err(Stop::Verb(_) | Stop::Unexpected(_))) {
             // A cable that was pulled is no behaviour of the device.
             broken = match body.lab.require_port() {
-                // Nor is a port that was wedged.
+                // A wedged port is no behaviour of the device either.
                 Ok(()) => body.lab.require_connections().await.err(),
                 Err(error) => Some(error),
             };
@@ -157,5 +158,5 @@ pub(crate) async fn run(lab: &mut Lab<'_>, mode: Mode) -> (Vec<Behaviour>, Optio
         };
         found.push(Behaviour { name, rule: rules::of(name), verdict });
     }
-    (found, broken)
+    (found, broken.or_else(|| body.lab.transitions.require().err()))
 }

@@ -15,6 +15,7 @@ use rdma_sim::profile::Decided;
 use rdma_sim::{FaultPlan, Leaks, Model, Sim, Topology};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use crate::deviant::try_conformed;
 use crate::mac::{Mac, calibrated};
 
 /// Runs both sides, of which the one with `vanishes` ends at `moment`; returns how the other one ended
@@ -200,6 +201,15 @@ fn a_verb_that_hangs_is_named() {
     end.send(()).unwrap();
     let error = tokio.block_on(hanging).unwrap().unwrap_err();
     assert!(matches!(error, CalibrateError::Device(_)), "{error}");
+}
+
+/// Regression: a body that too many failed transitions had ended said nothing of it, and counted as one that had tried everything.
+#[test]
+fn a_body_that_failed_transitions_end_says_so() {
+    let found = try_conformed("long queues connect to nothing", &Options::default());
+    assert_eq!(found.ended, Some(CalibrateError::FailedTransitions(3)));
+    let is_failed = |found: &&Behaviour| matches!(found.verdict, Verdict::Failed(_));
+    assert_eq!(found.behaviours.iter().filter(is_failed).count(), 3, "{:?}", found.behaviours);
 }
 
 /// Regression: the serving side waited for two hours, with its objects.

@@ -26,6 +26,8 @@ pub(super) struct DeviantQp {
     /// `None` once it was said to be destroyed.
     qp: Option<SimQueuePair>,
     address: QpAddress,
+    /// The frames of the send queue for which the program asked
+    asked: u32,
     broken: &'static str,
     shared: Arc<Shared>,
     has_ended: bool,
@@ -54,7 +56,8 @@ impl CompletionQueue for DeviantCq {
         self.created.lock().unwrap().push(address.qpn);
         self.shared.queue_pairs().insert(address.qpn, Known::default());
         let shared = Arc::clone(&self.shared);
-        Ok(DeviantQp { qp: Some(qp), address, broken: self.broken, shared, has_ended: false })
+        let (asked, broken) = (init.capacity.send_frames, self.broken);
+        Ok(DeviantQp { qp: Some(qp), address, asked, broken, shared, has_ended: false })
     }
 
     fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
@@ -279,6 +282,10 @@ impl QueuePair for DeviantQp {
             }
             ("nothing connects" | "peer: nothing connects", Transition::ReadyToReceive { .. }, _) => {
                 return Err(Error::new(Verb::ModifyQp, Cause::Busy));
+            }
+            // The body checks with a short queue whether the port still connects.
+            ("long queues connect to nothing", Transition::ReadyToReceive { .. }, _) if self.asked > 16 => {
+                return Err(Error::new(Verb::ModifyQp, Cause::PeerUnreachable));
             }
             ("steps", Transition::ReadyToSend, QpState::Init) => return Ok(()),
             ("steps backwards", Transition::Init, QpState::ReadyToSend) => return Ok(()),
