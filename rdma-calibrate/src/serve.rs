@@ -18,7 +18,7 @@ use crate::error::CalibrateError;
 use crate::flow::arrivals;
 use crate::machine::{Machine, Path};
 use crate::message::{Numbered, Reply, Request};
-use crate::station::{Station, slot};
+use crate::station::{Station, completions, slot};
 use crate::transitions::Transitions;
 use crate::watched::open_watched;
 
@@ -168,6 +168,11 @@ impl Answers<'_> {
         MAX_MEMORY.saturating_sub(used)
     }
 
+    /// The bytes that stations and the queue pairs of the body leave of it
+    fn memory_for_station(&self) -> usize {
+        self.memory_left().saturating_sub(self.queues.memory_len())
+    }
+
     /// Does what has to be done before the asking side begins
     fn prepare(&mut self, request: Request) -> Result<(), CalibrateError> {
         match request {
@@ -204,7 +209,7 @@ impl Answers<'_> {
             Request::Make { cable, frames, len } => {
                 self.station = None;
                 let device = self.device(cable)?;
-                let len = len.min(self.memory_left().saturating_sub(self.queues.memory_len()));
+                let len = len.min(self.memory_for_station());
                 let station = Station::bounded(self.calls.runtime(), &device, frames, len)?;
                 let address = station.address();
                 self.station = Some(station);
@@ -218,7 +223,10 @@ impl Answers<'_> {
                 let end = first.checked_add(count).ok_or(CalibrateError::NotCalibrate)?;
                 self.receive(first..end, len)?;
             }
-            Request::RecvLate { len } => self.station()?.recv_late(len)?,
+            Request::RecvLate { len } => {
+                let most = self.memory_for_station();
+                self.station()?.recv_late(len, most)?;
+            }
             Request::Received { count } => {
                 let station = self.station()?;
                 let mut statuses = Vec::new();
@@ -292,7 +300,7 @@ impl Answers<'_> {
         let end = End {
             memory,
             // The device may accept more than its completion queue holds.
-            requests: self.device.caps().max_cqe as usize,
+            requests: Some(completions(&self.device).into()),
             device: &self.device,
             runtime: &**self.calls.runtime(),
             transitions: &mut self.transitions,

@@ -94,7 +94,7 @@ impl Station {
 
     /// The bytes of the memory of its requests
     pub(crate) fn memory_len(&self) -> usize {
-        self.memory[0].len()
+        self.memory.iter().map(Memory::len).sum()
     }
 
     pub(crate) fn capacity(&self) -> QpCapacity {
@@ -115,14 +115,12 @@ impl Station {
         self.post_recv(&sgl)
     }
 
-    /// Posts a receive into memory that is registered only now
-    pub(crate) fn recv_late(&mut self, len: usize) -> Result<(), Error> {
+    /// Posts a receive into memory that is registered only now, of at most `most` bytes
+    pub(crate) fn recv_late(&mut self, len: usize, most: usize) -> Result<(), Error> {
+        let most = most.min(MAX_LATE);
         // One region more, which stays until the queue pair is destroyed: macOS 26.2 was reported to end a process that has too many.
-        if len > MAX_LATE || self.memory.len() > 1 {
-            return Err(Error::new(
-                Verb::RegMr,
-                Invalid::OutsideRegion { addr: 0, len: MAX_LATE as u32 }.into(),
-            ));
+        if len > most || self.memory.len() > 1 {
+            return Err(Error::new(Verb::RegMr, Invalid::OutsideRegion { addr: 0, len: most as u32 }.into()));
         }
         let late = Memory::local(&self.device, len)?;
         let sgl = [late.sge(Verb::PostRecv, &(0..len))?];
@@ -132,7 +130,7 @@ impl Station {
     }
 
     fn post_recv(&mut self, sgl: &[Sge]) -> Result<(), Error> {
-        self.require_room(Verb::PostRecv)?;
+        require_room(Verb::PostRecv, self.awaited(), self.most)?;
         let request = RecvRequest { id: id_of(self.receives.next(), RECEIVE), sgl };
         // SAFETY: `&mut self` excludes another post. The memory stays registered until the queue pair is destroyed, and only the device
         // touches it; if the queue pair does not prove that the device has stopped, the region does, or the memory stays mapped.
@@ -141,13 +139,8 @@ impl Station {
         Ok(())
     }
 
-    /// Fails as a full queue does, if no more requests may await their completion
-    fn require_room(&self, verb: Verb) -> Result<(), Error> {
-        let awaited = self.receives.awaited() + self.sends.awaited();
-        match self.most {
-            Some(most) if awaited >= most => Err(Error::new(verb, Cause::QueueFull)),
-            _ => Ok(()),
-        }
+    fn awaited(&self) -> u64 {
+        self.receives.awaited() + self.sends.awaited()
     }
 
     pub(crate) fn send(&mut self, len: usize) -> Result<WrId, Error> {
@@ -181,7 +174,7 @@ impl Station {
     }
 
     fn post(&mut self, op: SendOp, sgl: &[Sge], signaled: bool) -> Result<WrId, Error> {
-        self.require_room(Verb::PostSend)?;
+        require_room(Verb::PostSend, self.awaited(), self.most)?;
         let id = id_of(self.sends.next(), SEND);
         let request = SendRequest { id, op, sgl, signaled };
         // SAFETY: as for receives; sends may share memory, which nothing writes.
@@ -333,9 +326,17 @@ fn is_receive(id: WrId) -> bool {
     id.0 & RECEIVE != 0
 }
 
-/// The depth of the completion queue of a queue pair
-fn completions(device: &AnyDevice) -> u32 {
+/// The depth of the completion queue of a queue pair: an adapter may have queues of millions
+pub(crate) fn completions(device: &AnyDevice) -> u32 {
     device.caps().max_cqe.min(4096)
+}
+
+/// Fails as a full queue does, if `awaited` requests await their completion and no more than `most` may
+pub(crate) fn require_room(verb: Verb, awaited: u64, most: Option<u64>) -> Result<(), Error> {
+    match most {
+        Some(most) if awaited >= most => Err(Error::new(verb, Cause::QueueFull)),
+        _ => Ok(()),
+    }
 }
 
 fn succeeded(status: Status) -> Result<(), CalibrateError> {

@@ -7,16 +7,19 @@ use std::time::Duration;
 use rdma_async::time::timeout;
 use rdma_bare::BareQp;
 use rdma_core::{
-    AnyDevice, Cause, Completion, Device as _, Error, Opcode, PortState, QpAddress, QpCapacity, QpInit,
-    QpState, QueuePair as _, Runtime, Transition, Verb,
+    AnyDevice, Completion, Device as _, Error, Opcode, PortState, QpAddress, QpCapacity, QpInit, QpState,
+    QueuePair as _, Runtime, Transition, Verb,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::error::CalibrateError;
+use crate::station::require_room;
 use crate::transitions::Transitions;
 
 /// The most registered memory of all queue pairs of an end together, in bytes: the body uses less.
 pub(crate) const MAX_MEMORY: usize = 64 << 20;
+/// The most queue pairs of an end at once: the body uses fewer.
+const MAX_QUEUE_PAIRS: usize = 64;
 /// The longest wait for a completion, in milliseconds
 const MAX_WAIT: u64 = 10_000;
 /// The bytes that are compared at once
@@ -141,8 +144,8 @@ pub(crate) struct End<'a> {
     pub(crate) transitions: &'a mut Transitions,
     /// The most registered memory of all queue pairs together, in bytes
     pub(crate) memory: usize,
-    /// The most requests of a queue pair that may await their completion
-    pub(crate) requests: usize,
+    /// The most requests of a queue pair that may await their completion; `None` for as many as the device accepts
+    pub(crate) requests: Option<u64>,
 }
 
 /// The queue pairs of an end
@@ -181,13 +184,13 @@ impl Queues {
             Act::Recv { id, part } => {
                 let queue = self.queue(number)?;
                 let range = queue.free(part, |_| false)?;
-                queue.require_room(Verb::PostRecv, requests)?;
+                require_room(Verb::PostRecv, queue.awaited(), requests)?;
                 queue.qp.recv(id, range)?;
             }
             Act::Send { id, part } => {
                 let queue = self.queue(number)?;
                 let range = queue.free(part, |opcode| opcode == Opcode::Send)?;
-                queue.require_room(Verb::PostSend, requests)?;
+                require_room(Verb::PostSend, queue.awaited(), requests)?;
                 queue.qp.send(id, range)?;
             }
             Act::Fill { part, pattern } => self.queue(number)?.fill(part, pattern)?,
@@ -217,6 +220,9 @@ impl Queues {
         frames: u32,
         len: usize,
     ) -> Result<Acted, Refusal> {
+        if self.0.len() >= MAX_QUEUE_PAIRS {
+            return unexpected(format!("an end has at most {MAX_QUEUE_PAIRS} queue pairs"));
+        }
         if self.0.contains_key(&number) || len > memory.saturating_sub(self.memory_len()) {
             return unexpected(format!("queue pair {number} exists, or {len} bytes are too many"));
         }
@@ -249,10 +255,9 @@ impl Queue {
         Ok(start..end)
     }
 
-    /// Fails as a full queue does, if so many requests await their completion
-    fn require_room(&self, verb: Verb, most: usize) -> Result<(), Error> {
-        let is_full = self.qp.posted().count() >= most;
-        if is_full { Err(Error::new(verb, Cause::QueueFull)) } else { Ok(()) }
+    /// The number of requests that await their completion
+    fn awaited(&self) -> u64 {
+        self.qp.posted().count() as u64
     }
 
     fn fill(&mut self, part: Part, pattern: u8) -> Result<(), Refusal> {

@@ -53,8 +53,7 @@ impl<'a, 'b> Body<'a, 'b> {
     async fn act(&mut self, end: usize, qp: u32, act: Act) -> Result<Acted, Stop> {
         let acted = if end == 0 {
             let Lab { device, runtime, transitions, .. } = &mut *self.lab;
-            let end =
-                End { device, runtime: &**runtime, transitions, memory: MAX_MEMORY, requests: usize::MAX };
+            let end = End { device, runtime: &**runtime, transitions, memory: MAX_MEMORY, requests: None };
             self.queues.act(end, qp, act).await
         } else {
             match self.lab.ask(Request::Act { qp, act }).await? {

@@ -10,7 +10,7 @@ use rdma_bare::BareQp;
 use rdma_calibrate::{CalibrateError, Machine as _, Options, Path, VERSION, calibrate, serve};
 use rdma_core::{Opcode, QpAddress, QpInit, QueuePair as _, Status};
 use rdma_sim::profile::{Decided, Profile};
-use rdma_sim::{FaultPlan, Sim, SimStream};
+use rdma_sim::{FaultPlan, Model, Sim, SimStream};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 
@@ -66,7 +66,12 @@ fn requests() -> Vec<Vec<String>> {
 
 /// Sends `requests` and `"bye"`; how the serving side ended, and its replies
 fn serve_these(requests: &[String]) -> (Result<(), CalibrateError>, Vec<String>) {
-    let run = Sim::new().sanitize(false).run(async |net| {
+    serve_these_on(Model::tb5(), requests)
+}
+
+/// As [`serve_these`], on a device of `model`
+fn serve_these_on(model: Model, requests: &[String]) -> (Result<(), CalibrateError>, Vec<String>) {
+    let run = Sim::new().model(model).sanitize(false).run(async |net| {
         let (asks, answers) = net.tcp();
         let mac = Mac(net.clone(), "b");
         let asking = async {
@@ -239,6 +244,58 @@ fn all_queue_pairs_of_a_peer_share_one_budget_of_memory() {
     let (served, replies) = serve_these(&[act(1, 60), small, relay]);
     assert_eq!(served, Ok(()));
     assert!(replies[2].contains("failed"), "{replies:?}");
+}
+
+/// Regression: late receives of the stations were beside that budget.
+#[test]
+fn late_receives_count_to_the_memory_of_a_peer() {
+    let station = |bytes: usize| format!(r#"{{"make":{{"cable":0,"frames":64,"len":{bytes}}}}}"#);
+    let late = format!(r#"{{"recv_late":{{"len":{}}}}}"#, 1 << 20);
+    let act = |bytes: usize| format!(r#"{{"act":{{"qp":1,"act":{{"make":{{"frames":8,"len":{bytes}}}}}}}}}"#);
+    for (requests, is_refused) in [
+        (vec![station(63 << 20), late.clone(), act(0)], [false, false, false]),
+        (vec![station(63 << 20), late.clone(), act(1 << 14)], [false, false, true]),
+        (vec![act(1 << 14), station(63 << 20), late], [false, false, true]),
+    ] {
+        let (served, replies) = serve_these(&requests);
+        assert_eq!(served, Ok(()));
+        let refused = replies.iter().map(|reply| reply.contains("failed") || reply.contains("too many"));
+        assert_eq!(refused.take(3).collect::<Vec<_>>(), is_refused, "{replies:?}");
+    }
+}
+
+/// A device of which queue pairs and queues are limited by this program
+fn adapter() -> Model {
+    let mut model = Model::tb5();
+    let caps = &mut model.caps;
+    (caps.max_qp, caps.max_cq, caps.max_mr) = (1_000, 1_000, 1_000);
+    (caps.max_cqe, caps.max_queue_frames) = (1 << 20, 1 << 16);
+    model
+}
+
+/// Regression: a peer made as many queue pairs as the device has.
+#[test]
+fn a_sixty_fifth_queue_pair_of_a_peer_is_refused() {
+    let make = |qp| format!(r#"{{"act":{{"qp":{qp},"act":{{"make":{{"frames":8,"len":4096}}}}}}}}"#);
+    let requests: Vec<_> = (0..65).map(make).collect();
+    let (served, replies) = serve_these_on(adapter(), &requests);
+    assert_eq!(served, Ok(()));
+    assert!(replies[..64].iter().all(|reply| reply.contains("made")), "{replies:?}");
+    assert!(replies[64].contains("at most 64 queue pairs"), "{}", replies[64]);
+}
+
+/// Regression: a queue pair of the body took as many requests as the longest completion queue of an adapter holds.
+#[test]
+fn a_queue_pair_of_the_body_takes_no_more_requests_than_a_station() {
+    let make = r#"{"act":{"qp":1,"act":{"make":{"frames":8192,"len":4096}}}}"#.to_owned();
+    let recv =
+        |id| format!(r#"{{"act":{{"qp":1,"act":{{"recv":{{"id":{id},"part":{{"start":0,"end":0}}}}}}}}}}"#);
+    let requests: Vec<_> = std::iter::once(make).chain((0..4097).map(recv)).collect();
+    let (served, replies) = serve_these_on(adapter(), &requests);
+    assert_eq!(served, Ok(()));
+    let is_done = |reply: &String| reply.contains(r#""acted":{"Ok":"done"}"#);
+    assert_eq!(replies.iter().filter(|reply| is_done(reply)).count(), 4096, "{}", replies[1]);
+    assert!(replies[4097].contains("QueueFull"), "{}", replies[4097]);
 }
 
 /// Carries lines from one side to the other, each changed by `change`
