@@ -42,9 +42,13 @@ impl<'a> Control<'a> {
         runtime: &dyn Runtime,
     ) -> Result<Self, CalibrateError> {
         let mut control = Self { stream: Mutex::new(BufReader::new(Box::new(stream))), begun: Vec::new() };
-        control.send(runtime, &Hello { tb5_calibrate: VERSION }).await?;
-        let line = control.line(runtime, GREETING).await.map_err(|error| match error {
-            // Another program: a port scanner says nothing, and what expects other words ends the connection.
+        let sent = control.send(runtime, &Hello { tb5_calibrate: VERSION }).await;
+        let line = match sent {
+            Ok(()) => control.line(runtime, GREETING).await,
+            Err(error) => Err(error),
+        };
+        let line = line.map_err(|error| match error {
+            // Another program: a port scanner says nothing or resets the connection, and what expects other words ends it.
             CalibrateError::PeerGone | CalibrateError::PeerSilent(_) => CalibrateError::NotCalibrate,
             error => error,
         })?;
@@ -104,6 +108,20 @@ mod tests {
     use rdma_sim::Sim;
 
     use super::*;
+
+    /// Regression: a port scanner that reset the connection at once was said to be a side that should start again.
+    #[test]
+    fn a_stream_that_takes_no_greeting_is_of_another_program() {
+        let handshake = Sim::new().run(async |net| {
+            let runtime = net.host("a").runtime();
+            let (here, there) = tokio::io::duplex(64);
+            drop(there);
+            let closed = Control::handshake(here, &*runtime).await.map(drop);
+            let (here, _there) = tokio::io::duplex(1);
+            [closed, Control::handshake(here, &*runtime).await.map(drop)]
+        });
+        assert_eq!(handshake.value, [Err(CalibrateError::NotCalibrate), Err(CalibrateError::NotCalibrate)]);
+    }
 
     /// Catches a beginning that is lost when its time is over, so that the rest is taken for a line.
     #[test]

@@ -96,7 +96,8 @@ pub async fn calibrate_watched(
 ///
 /// # Errors
 ///
-/// Those with which [`calibrate`] begins: [`CalibrateError::Device`], [`CalibrateError::NotCalibrate`] and [`CalibrateError::Version`].
+/// Those with which [`calibrate`] begins: [`CalibrateError::Device`] if the device cannot be used; [`CalibrateError::NotCalibrate`] if the
+/// peer is another program, says nothing, or ends the connection before its greeting; [`CalibrateError::Version`] if it speaks another version.
 ///
 /// # Cancel safety
 ///

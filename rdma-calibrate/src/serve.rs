@@ -43,7 +43,8 @@ impl<'a> Greeted<'a> {
     ///
     /// # Errors
     ///
-    /// [`CalibrateError::NotCalibrate`] if it is another program, or says nothing, and [`CalibrateError::Version`] if it speaks another version.
+    /// [`CalibrateError::NotCalibrate`] if it is another program, says nothing, takes nothing, or ends the connection;
+    /// [`CalibrateError::Version`] if it speaks another version.
     ///
     /// # Cancel safety
     ///
