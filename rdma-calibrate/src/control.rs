@@ -19,7 +19,7 @@ use crate::version::VERSION;
 /// The longest line: the times of some hundred rounds.
 const MAX_LINE: u64 = 64 << 10;
 /// The time that a side may take for an answer: a request calls several verbs, each of which may take as long as no verb that hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
+pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_mins(2);
 /// The time that a side may take for its greeting.
 const GREETING: Duration = Duration::from_secs(30);
 
@@ -72,8 +72,8 @@ impl<'a> Control<'a> {
             stream.write_all(&line).await?;
             stream.flush().await
         };
-        let written = timeout(runtime, PATIENCE, written).await;
-        written.ok_or(CalibrateError::PeerSilent(PATIENCE))?.map_err(|_| CalibrateError::PeerGone)
+        let written = timeout(runtime, REPLY_TIMEOUT, written).await;
+        written.ok_or(CalibrateError::PeerSilent(REPLY_TIMEOUT))?.map_err(|_| CalibrateError::PeerGone)
     }
 
     /// Receives a line within `patience`
@@ -131,11 +131,11 @@ mod tests {
             let runtime = net.host("a").runtime();
             there.write_all(format!("{{\"tb5_calibrate\":{VERSION}}}\n\"first").as_bytes()).await.unwrap();
             let mut control = Control::handshake(here, &*runtime).await.unwrap();
-            let late: Result<String, _> = control.receive(&*runtime, PATIENCE).await;
-            assert!(matches!(late, Err(CalibrateError::PeerSilent(PATIENCE))), "{late:?}");
+            let late: Result<String, _> = control.receive(&*runtime, REPLY_TIMEOUT).await;
+            assert!(matches!(late, Err(CalibrateError::PeerSilent(REPLY_TIMEOUT))), "{late:?}");
             there.write_all(b" half\"\n\"next\"\n").await.unwrap();
             for expected in ["first half", "next"] {
-                let line: String = control.receive(&*runtime, PATIENCE).await.unwrap();
+                let line: String = control.receive(&*runtime, REPLY_TIMEOUT).await.unwrap();
                 assert_eq!(line, expected);
             }
         });

@@ -10,10 +10,10 @@ use rdma_core::{Cause, Error, Runtime, Time, Verb};
 
 use crate::error::CalibrateError;
 use crate::message::Flow;
-use crate::station::{PATIENCE, Station, slot};
+use crate::station::{COMPLETION_TIMEOUT, Station, slot};
 
 /// The time for which a full queue is left alone, where the clock stands still otherwise.
-const MOMENT: Duration = Duration::from_micros(1);
+const FULL_QUEUE_PAUSE: Duration = Duration::from_micros(1);
 
 impl Flow {
     /// Posts the receives with which the stream begins; `is_asking` is true on the side that asks
@@ -61,7 +61,7 @@ impl Flow {
             // A send that completes before its message has left still takes its place in the queue.
             let is_receive = if is_full && posted == sent {
                 let Some(is_receive) = station.receive_completed_now()? else {
-                    if runtime.now() - progress >= PATIENCE {
+                    if runtime.now() - progress >= COMPLETION_TIMEOUT {
                         return Err(Error::new(Verb::PostSend, Cause::QueueFull).into());
                     }
                     moment(&*runtime).await;
@@ -98,7 +98,7 @@ async fn moment(runtime: &dyn Runtime) {
     let start = runtime.now();
     yield_now().await;
     if runtime.now() == start {
-        sleep(runtime, MOMENT).await;
+        sleep(runtime, FULL_QUEUE_PAUSE).await;
     }
 }
 

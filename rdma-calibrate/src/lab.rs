@@ -8,7 +8,7 @@ use rdma_async::time::sleep;
 use rdma_core::{AnyDevice, Device as _, Error, Gid, QpAddress, Runtime, Time};
 
 use crate::calls::{Call, Calls};
-use crate::control::{Control, PATIENCE, Stream};
+use crate::control::{Control, REPLY_TIMEOUT, Stream};
 use crate::error::CalibrateError;
 use crate::findings::Findings;
 use crate::machine::{Machine, Path, ViewOfC};
@@ -21,7 +21,7 @@ use crate::watched::{open_watched, watch};
 /// The interval of keep-alives to the peer, while this side waits
 const ALIVE: Duration = Duration::from_secs(20);
 /// The shortest rest, in which the time passes that a simulated task has taken.
-const MOMENT: Duration = Duration::from_nanos(1);
+const CLOCK_STEP: Duration = Duration::from_nanos(1);
 
 pub(crate) struct Lab<'a> {
     pub(crate) machine: &'a dyn Machine,
@@ -102,14 +102,14 @@ impl<'a> Lab<'a> {
     /// The time that a call takes; for a simulated task the time passes once it waits
     pub(crate) async fn time<T>(&self, call: impl FnOnce() -> T) -> (T, Duration) {
         // What was called before takes its time first.
-        self.rest(MOMENT).await;
+        self.rest(CLOCK_STEP).await;
         let start = self.now();
         let returned = call();
         let called = self.now();
-        self.rest(MOMENT).await;
+        self.rest(CLOCK_STEP).await;
         // A real clock has moved during the call, and a virtual one may move only here.
         let took = if called > start { called - start } else { self.now() - start };
-        (returned, if took <= MOMENT { Duration::ZERO } else { took })
+        (returned, if took <= CLOCK_STEP { Duration::ZERO } else { took })
     }
 
     /// Asks the peer, and returns its reply
@@ -127,7 +127,7 @@ impl<'a> Lab<'a> {
 
     pub(crate) async fn reply(&mut self) -> Result<Reply, CalibrateError> {
         loop {
-            let reply: Numbered<Reply> = self.control.receive(&*self.runtime, PATIENCE).await?;
+            let reply: Numbered<Reply> = self.control.receive(&*self.runtime, REPLY_TIMEOUT).await?;
             match reply.body {
                 // Of an experiment that has stopped.
                 _ if reply.number < self.number => (),
@@ -140,7 +140,7 @@ impl<'a> Lab<'a> {
 
     /// Says that this side is there, if it has not asked for long: between verbs, of which many may take longer than the peer waits
     pub(crate) async fn keep_alive(&mut self) -> Result<(), CalibrateError> {
-        self.rest(MOMENT).await;
+        self.rest(CLOCK_STEP).await;
         if self.now() - self.asked >= ALIVE {
             self.ask(Request::Alive).await?;
         }

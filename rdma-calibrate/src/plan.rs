@@ -27,12 +27,14 @@ pub enum How {
     Unseen(&'static str),
 }
 
-const UNPLUG: &str = "it takes an unplugged cable";
+/// The reason of an experiment that takes an unplugged cable
+pub(crate) const NEEDS_UNPLUG: &str = "it takes an unplugged cable";
 /// The option of the tool for [`Options::risk_reboot`](crate::Options::risk_reboot)
 const RISK: &str = "--risk-reboot";
 /// The reason of an experiment that needs it and was left out
 pub(crate) const NOT_RISKED: &str = "not asked for: --risk-reboot";
-const REBOOT: &str = "it takes a reboot";
+/// The reason of an experiment that takes a reboot
+pub(crate) const NEEDS_REBOOT: &str = "it takes a reboot";
 
 /// Every field, with how it is found out; `tb5 calibrate` reports those that were not decided with the reason
 pub const PLAN: &[Plan] = &plan([
@@ -59,7 +61,7 @@ pub const PLAN: &[Plan] = &plan([
     ("rules.error_keeps_mappings", Optional(RISK)),
     ("rules.failed_rtr_wedges", Optional(RISK)),
     ("rules.frame_match", Decided),
-    ("rules.gids_move", Unseen(UNPLUG)),
+    ("rules.gids_move", Unseen(NEEDS_UNPLUG)),
     ("rules.idle_death", Optional("--idle-death")),
     ("rules.idle_death_spoils", Optional("--idle-death")),
     ("rules.ipv4_gid_index", Decided),
@@ -74,8 +76,8 @@ pub const PLAN: &[Plan] = &plan([
     ("rules.queue_grant", Decided),
     ("rules.queue_read_back", Decided),
     ("rules.queue_unit", Decided),
-    ("rules.reboot_readdresses", Unseen(REBOOT)),
-    ("rules.replug_leaks_pds", Unseen(UNPLUG)),
+    ("rules.reboot_readdresses", Unseen(NEEDS_REBOOT)),
+    ("rules.replug_leaks_pds", Unseen(NEEDS_UNPLUG)),
     ("rules.reuses_keys", Decided),
     ("rules.ring_overflow", Decided),
     ("rules.send_completion", Decided),

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::conformance::RULES;
+use crate::plan::{NEEDS_REBOOT, NEEDS_UNPLUG};
 
 /// Rules that stages other than the behaviours decide
 const BY_STAGES: [&str; 3] = ["full-duplex", "rtr-neighbour", "turns"];
@@ -20,15 +21,13 @@ const LIBRARY: &str = "the traits of the library have no verb that shows it";
 const INIT: &str =
     "the library sets it in the transition to INIT, and the traits of the library have no other value";
 const RTR: &str = "a transition to RTR has to fail, and some ports were reported to wedge after several";
-const CABLE: &str = "it takes an unplugged cable";
-const REBOOT: &str = "it takes a reboot";
 const SETTINGS: &str = "the settings of the Mac have to be changed";
 const PROCESS: &str = "a process has to end or to stop";
 const DAMAGE: &str = "it takes a damaged cable or a broken driver";
 
 /// Rules that no experiment checks, each with the reason; rules that a field of the model switches have theirs in the [plan](crate::PLAN)
 pub const UNCHECKED_RULES: &[(&str, &str)] = &[
-    ("boot-link", REBOOT),
+    ("boot-link", NEEDS_REBOOT),
     ("bridge-capture", SETTINGS),
     ("bridge-storm", SETTINGS),
     ("corruption", DAMAGE),
@@ -36,8 +35,8 @@ pub const UNCHECKED_RULES: &[(&str, &str)] = &[
     ("deregistered", "a device that does otherwise writes to memory that is not registered"),
     ("destroy", "a device that does otherwise writes to memory that the program uses"),
     ("device-guids", LIBRARY),
-    ("device-names", REBOOT),
-    ("down-port", CABLE),
+    ("device-names", NEEDS_REBOOT),
+    ("down-port", NEEDS_UNPLUG),
     ("frame-credits", "rules.frame_match and rules.queue_unit have what programs see of it"),
     ("gid-index", SETTINGS),
     ("half-connected", RTR),
@@ -60,16 +59,16 @@ pub const UNCHECKED_RULES: &[(&str, &str)] = &[
     ("peer-stop", PROCESS),
     ("port-and-pkey", INIT),
     ("port-state", SETTINGS),
-    ("reboot", REBOOT),
-    ("replug-stale", CABLE),
+    ("reboot", NEEDS_REBOOT),
+    ("replug-stale", NEEDS_UNPLUG),
     ("roce-room", "it is of network adapters"),
     ("rtr-busy", "another process has to hold the receive queue of the port"),
     ("rtr-no-gids", SETTINGS),
     ("rtr-source", RTR),
     ("sleep", SETTINGS),
     ("timer-path", SETTINGS),
-    ("unplug", CABLE),
-    ("unplug-silence", CABLE),
+    ("unplug", NEEDS_UNPLUG),
+    ("unplug-silence", NEEDS_UNPLUG),
     ("wedge", DAMAGE),
 ];
 

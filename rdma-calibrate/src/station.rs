@@ -17,7 +17,7 @@ use crate::error::CalibrateError;
 use crate::memory::Memory;
 
 /// The time that a request may take that has to complete.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const COMPLETION_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most memory of late receives of a queue pair, in bytes.
 const MAX_LATE: usize = 1 << 20;
 
@@ -273,8 +273,8 @@ impl Station {
         loop {
             let mut out = [Completion::default()];
             let polled = poll_fn(|cx| self.cq.poll_completions(cx, &mut out));
-            let Some(polled) = timeout(&*runtime, PATIENCE, polled).await else {
-                return Err(CalibrateError::Silent(PATIENCE));
+            let Some(polled) = timeout(&*runtime, COMPLETION_TIMEOUT, polled).await else {
+                return Err(CalibrateError::Silent(COMPLETION_TIMEOUT));
             };
             polled?;
             let completion = self.note(out[0]);

@@ -17,11 +17,14 @@ use super::verdict::{Stop, skip};
 use crate::error::CalibrateError;
 use crate::lab::Lab;
 use crate::message::{Reply, Request};
+use crate::station::COMPLETION_TIMEOUT;
 
-/// The time within which an expected completion comes, in milliseconds
-const PATIENCE: u64 = 2000;
-/// The time within which an unexpected completion would come, in milliseconds
-const SILENCE: u64 = 10;
+/// The time within which an unexpected completion would come
+const SILENCE: Duration = Duration::from_millis(10);
+/// The time within which a message arrives
+pub(super) const ARRIVAL_TIME: Duration = Duration::from_millis(2);
+/// The length of the memory that behaviours register beside that of a queue pair
+pub(super) const REGION_LEN: usize = 4 * 16 * 1024;
 
 /// A queue pair at one end
 #[derive(Clone, Copy)]
@@ -34,7 +37,7 @@ pub(super) struct Qp {
 }
 
 fn silent() -> Stop {
-    Stop::Unexpected(format!("nothing completed within {PATIENCE} ms"))
+    Stop::Unexpected(format!("nothing completed within {COMPLETION_TIMEOUT:?}"))
 }
 
 pub(super) struct Body<'a, 'b> {
@@ -180,11 +183,8 @@ impl<'a, 'b> Body<'a, 'b> {
         }
     }
 
-    pub(super) async fn next_within(
-        &mut self,
-        qp: Qp,
-        milliseconds: u64,
-    ) -> Result<Option<Completion>, Stop> {
+    pub(super) async fn next_within(&mut self, qp: Qp, time: Duration) -> Result<Option<Completion>, Stop> {
+        let milliseconds = time.as_millis() as u64;
         match self.act(qp.end, qp.number, Act::Next { milliseconds }).await? {
             Acted::Next { completion } => Ok(completion),
             _ => Err(CalibrateError::NotCalibrate.into()),
@@ -193,7 +193,7 @@ impl<'a, 'b> Body<'a, 'b> {
 
     /// The next completion, which must come
     pub(super) async fn next(&mut self, qp: Qp) -> Result<Completion, Stop> {
-        self.next_within(qp, PATIENCE).await?.ok_or_else(silent)
+        self.next_within(qp, COMPLETION_TIMEOUT).await?.ok_or_else(silent)
     }
 
     /// The next completion of a receive; sends before it must succeed
@@ -210,13 +210,14 @@ impl<'a, 'b> Body<'a, 'b> {
     /// The next completion of a queue pair without bookkeeping, which must come: its name and its status
     pub(super) async fn polled(&mut self, raw: &Raw) -> Result<(u64, Status), Stop> {
         let mut out = [Completion::default()];
-        for _ in 0..PATIENCE {
-            if raw.poll(&mut out)? > 0 {
-                return Ok((out[0].id.0, out[0].status));
+        let deadline = self.lab.now() + COMPLETION_TIMEOUT;
+        while raw.poll(&mut out)? == 0 {
+            if self.lab.now() >= deadline {
+                return Err(silent());
             }
             self.lab.rest(Duration::from_millis(1)).await;
         }
-        Err(silent())
+        Ok((out[0].id.0, out[0].status))
     }
 
     /// Nothing completes for a while

@@ -6,8 +6,7 @@
 
 use rdma_core::{Cause, CompletionQueue as _, Device as _, FRAME, QpCapacity, QpInit, Status};
 
-use super::body::{Body, Qp};
-use super::completions::MOMENT;
+use super::body::{ARRIVAL_TIME, Body, Qp};
 use super::lifecycle::invalid;
 use super::verdict::{Outcome, Stop, refused, skip};
 
@@ -161,7 +160,7 @@ pub(super) async fn space_returns_before_its_completion_is_polled(body: &mut Bod
     };
     body.send(b, 1, 0..8).await?;
     ensure_eq!(body.next(b).await?.status, Status::Success, "the send");
-    body.lab.rest(MOMENT).await;
+    body.lab.rest(ARRIVAL_TIME).await;
     body.recv(a, 99, filled * SLOT..filled * SLOT + 8).await?;
     ensure_eq!(body.received(a).await?.id.0, 0, "the receive that had completed");
     Ok(())

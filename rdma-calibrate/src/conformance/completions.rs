@@ -1,18 +1,13 @@
 //! Completions: number, order and contents
 #![allow(unsafe_code, reason = "posting is unsafe in the traits")]
 
-use std::time::Duration;
-
 use rdma_core::{Completion, FRAME, Opcode, QueuePair as _, SendOp, SendRequest, Status, Verb, WrId};
 
-use super::body::Body;
+use super::body::{ARRIVAL_TIME, Body};
 use super::raw::Raw;
 use super::verdict::{Outcome, skip};
 use crate::memory::{ALL_ACCESS, Memory};
 use crate::station::Station;
-
-/// Within this time a message arrives.
-pub(super) const MOMENT: Duration = Duration::from_millis(2);
 
 pub(super) async fn a_send_completes_under_its_name(body: &mut Body<'_, '_>) -> Outcome {
     const NAME: u64 = 0xfeed_f00d_dead_beef;
@@ -89,7 +84,7 @@ pub(super) async fn polling_returns_at_most_what_fits(body: &mut Body<'_, '_>) -
     for id in 0..MESSAGES {
         body.send(peer, id as u64, 0..8).await?;
     }
-    body.lab.rest(MOMENT).await;
+    body.lab.rest(ARRIVAL_TIME).await;
     ensure_eq!(raw.poll(&mut [])?, 0, "completions without space");
     let mut names = Vec::new();
     for _ in 0..1000 {
@@ -99,7 +94,7 @@ pub(super) async fn polling_returns_at_most_what_fits(body: &mut Body<'_, '_>) -
         if names.len() >= MESSAGES {
             break;
         }
-        body.lab.rest(MOMENT).await;
+        body.lab.rest(ARRIVAL_TIME).await;
     }
     ensure_eq!(names, (0..MESSAGES).collect::<Vec<_>>(), "the receives that completed");
     Ok(())

@@ -2,12 +2,9 @@
 
 use rdma_core::{Cause, Device as _, FRAME, Status};
 
-use super::body::Body;
+use super::body::{Body, REGION_LEN};
 use super::verdict::{Outcome, skip};
 use crate::memory::{ALL_ACCESS, Memory};
-
-/// The length of the memory that behaviours register beside that of a queue pair
-const LEN: usize = 4 * 16 * 1024;
 
 pub(super) async fn a_region_has_the_length_of_its_memory(body: &mut Body<'_, '_>) -> Outcome {
     let [a, b] = body.pair().await?;
@@ -21,7 +18,7 @@ pub(super) async fn a_region_has_the_length_of_its_memory(body: &mut Body<'_, '_
 
 pub(super) async fn regions_have_different_keys(body: &mut Body<'_, '_>) -> Outcome {
     let device = body.device();
-    let register = || Memory::register(&device, 0, LEN, ALL_ACCESS);
+    let register = || Memory::register(&device, 0, REGION_LEN, ALL_ACCESS);
     let (one, two) = (register()?, register()?);
     ensure!(one.lkey() != two.lkey(), "both have the key {:?}", one.lkey());
     Ok(())
@@ -29,7 +26,7 @@ pub(super) async fn regions_have_different_keys(body: &mut Body<'_, '_>) -> Outc
 
 pub(super) async fn regions_come_and_go(body: &mut Body<'_, '_>) -> Outcome {
     for _ in 0..300 {
-        drop(Memory::register(&body.device(), 0, LEN, ALL_ACCESS)?);
+        drop(Memory::register(&body.device(), 0, REGION_LEN, ALL_ACCESS)?);
         body.lab.keep_alive().await?;
     }
     Ok(())
@@ -53,7 +50,7 @@ pub(super) async fn a_region_longer_than_16_mb_works(body: &mut Body<'_, '_>) ->
 }
 
 pub(super) async fn remote_keys_are_for_others(body: &mut Body<'_, '_>) -> Outcome {
-    let has_key = Memory::register(&body.device(), 0, LEN, ALL_ACCESS)?.has_rkey();
+    let has_key = Memory::register(&body.device(), 0, REGION_LEN, ALL_ACCESS)?.has_rkey();
     ensure!(
         !has_key || body.device().caps().one_sided,
         "a device without one-sided operations has a remote key"

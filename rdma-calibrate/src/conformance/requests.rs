@@ -6,13 +6,10 @@ use rdma_core::{
     WrId,
 };
 
-use super::body::{Body, Qp};
+use super::body::{Body, Qp, REGION_LEN};
 use super::lifecycle::invalid;
 use super::verdict::{Outcome, Stop, refused, skip};
 use crate::memory::{ALL_ACCESS, Memory};
-
-/// The length of the memory that behaviours register beside that of a queue pair
-const LEN: usize = 4 * 16 * 1024;
 
 /// Posts a request of one element at this side
 fn post(body: &Body<'_, '_>, qp: Qp, op: SendOp, sge: Sge) -> Result<(), Error> {
@@ -34,7 +31,7 @@ async fn bad_element(
     element: impl FnOnce(&Memory) -> Result<Sge, Error>,
 ) -> Outcome {
     let [a, _b] = body.pair().await?;
-    let memory = Memory::register(&body.device(), 0, LEN, ALL_ACCESS)?;
+    let memory = Memory::register(&body.device(), 0, REGION_LEN, ALL_ACCESS)?;
     let ended = match post(body, a, SendOp::Send, element(&memory)?) {
         Err(error) => invalid(error),
         Ok(()) if body.expectations.posts_check_memory => {
@@ -58,7 +55,7 @@ pub(super) async fn an_unknown_key_is_an_error(body: &mut Body<'_, '_>) -> Outco
 pub(super) async fn memory_beyond_the_region_is_an_error(body: &mut Body<'_, '_>) -> Outcome {
     bad_element(body, |memory| {
         let sge = memory.sge(Verb::PostSend, &(0..64))?;
-        Ok(Sge { addr: sge.addr + LEN as u64 - 63, ..sge })
+        Ok(Sge { addr: sge.addr + REGION_LEN as u64 - 63, ..sge })
     })
     .await
 }
@@ -76,7 +73,7 @@ pub(super) async fn a_refused_post_takes_no_space(body: &mut Body<'_, '_>) -> Ou
         return skip("a post of memory that is not registered may be accepted");
     }
     let [a, b] = body.pair().await?;
-    let memory = Memory::register(&body.device(), 0, LEN, ALL_ACCESS)?;
+    let memory = Memory::register(&body.device(), 0, REGION_LEN, ALL_ACCESS)?;
     // More than the queue holds.
     let element = unknown(&memory)?;
     let all_refused =
@@ -105,7 +102,7 @@ pub(super) async fn reads_are_for_others(body: &mut Body<'_, '_>) -> Outcome {
         return skip("the device has one-sided operations");
     }
     let [a, _b] = body.pair().await?;
-    let memory = Memory::register(&body.device(), 0, LEN, ALL_ACCESS)?;
+    let memory = Memory::register(&body.device(), 0, REGION_LEN, ALL_ACCESS)?;
     let read = SendOp::Read { remote_addr: 0, rkey: Rkey(0) };
     let posted = post(body, a, read, memory.sge(Verb::PostSend, &(0..8))?);
     let ended = refused(posted, "a read");

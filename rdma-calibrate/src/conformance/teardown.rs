@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use rdma_core::{FRAME, QpState, Status};
 
-use super::body::Body;
+use super::body::{ARRIVAL_TIME, Body};
 use super::raw::Raw;
 use super::verdict::{Outcome, skip};
 
 const PATTERN: u8 = 5;
 const OTHER: u8 = 6;
 const UNPROVEN: &str = "the device does not prove that it has stopped";
-/// Within this time a message would have arrived.
-const MOMENT: Duration = Duration::from_millis(1);
 
 pub(super) async fn posted_receives_go_with_their_queue_pair(body: &mut Body<'_, '_>) -> Outcome {
     let peer = body.make(1, 64, 4096).await?;
@@ -26,7 +24,7 @@ pub(super) async fn posted_receives_go_with_their_queue_pair(body: &mut Body<'_,
     memory.fill(OTHER);
     // Later messages of the peer must not change the memory.
     body.send(peer, 1, 0..64).await?;
-    body.lab.rest(MOMENT).await;
+    body.lab.rest(ARRIVAL_TIME).await;
     let changed = memory.deviates_at(OTHER);
     ensure!(
         changed.is_none(),
@@ -47,8 +45,8 @@ pub(super) async fn sends_under_way_go_with_their_queue_pair(body: &mut Body<'_,
     let Some(mut memory) = raw.destroy() else { return skip(UNPROVEN) };
     // What is written later must not leave.
     memory.fill(OTHER);
-    body.lab.rest(MOMENT).await;
-    match body.next_within(peer, 0).await? {
+    body.lab.rest(ARRIVAL_TIME).await;
+    match body.next_within(peer, Duration::ZERO).await? {
         Some(arrived) if arrived.status == Status::Success => body.holds(peer, 0..LEN, PATTERN).await,
         _ => Ok(()),
     }

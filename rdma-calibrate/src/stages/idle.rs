@@ -10,7 +10,7 @@ use crate::error::{CalibrateError, PeerFailure};
 use crate::findings::Findings;
 use crate::lab::Lab;
 use crate::message::Request;
-use crate::station::{PATIENCE, Station};
+use crate::station::{COMPLETION_TIMEOUT, Station};
 
 /// Queue pairs that are idle at once, each for another time.
 const PAIRS: u32 = 8;
@@ -95,7 +95,7 @@ async fn round(
         lab.recv(2, 8).await?;
         // Its rest begins with a message.
         if !is_alive(lab, &mut station).await? {
-            return Err(CalibrateError::Silent(PATIENCE));
+            return Err(CalibrateError::Silent(COMPLETION_TIMEOUT));
         }
         lab.ask(Request::Keep).await?;
         resting.push_back((lives + (dies - lives) * number / steps, lab.now(), station));

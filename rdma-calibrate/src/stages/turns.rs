@@ -19,7 +19,7 @@ const FIELD: &str = "timing.turns";
 const RULE: &str = "turns";
 const ROUNDS: usize = 5;
 /// The length of a message, which is that of a row of goodput.
-const LEN: usize = 16 * FRAME;
+const MESSAGE_LEN: usize = 16 * FRAME;
 /// The messages of each queue pair in the first streams, and in the longest.
 const COUNTS: [usize; 2] = [128, 4096];
 /// By how much longer streams are than those before.
@@ -34,23 +34,23 @@ const MOST_IN_A_ROW: f64 = 10.0;
 const NOISE: f64 = 0.1;
 
 pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
-    let goodput = lab.findings.goodput.iter().filter(|row| row.bytes == LEN);
+    let goodput = lab.findings.goodput.iter().filter(|row| row.bytes == MESSAGE_LEN);
     let Some(rate) = goodput.map(|row| row.one_way).reduce(f64::max) else {
         leave(lab, "no stream of long messages shows what a frame takes");
         return Ok(());
     };
-    let (window, depth) = Room::of(lab).window(lab, LEN);
+    let (window, depth) = Room::of(lab).window(lab, MESSAGE_LEN);
     if depth < LEAST || lab.device.caps().max_qp < 2 {
         leave(lab, "queues do not hold enough for two queue pairs that compete");
         return Ok(());
     }
     // GB/s are bytes in a nanosecond.
-    let message_ns = LEN as f64 / rate;
+    let message_ns = MESSAGE_LEN as f64 / rate;
     let program = Program::of(&lab.findings.profile.model.timing);
     let depth = program.depth(depth, message_ns);
     let mut count = COUNTS[0];
     loop {
-        let flow = Flow { there: count, back: 0, len: LEN, depth, window };
+        let flow = Flow { there: count, back: 0, len: MESSAGE_LEN, depth, window };
         let mut rounds = Vec::with_capacity(ROUNDS);
         for _ in 0..ROUNDS {
             let ends = once(lab, &flow, &[0, 0]).await?.ends;
