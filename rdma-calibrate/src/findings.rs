@@ -157,9 +157,9 @@ impl Findings {
         }
     }
 
-    /// Enters the part of a measured sum that falls to a field: `given`, because no experiment shows it alone
+    /// Enters the part of a measured sum that falls to a field: [`Decided::Sum`], because no experiment shows it alone
     pub(crate) fn divide(&mut self, field: &'static str, value: f64, why: &str) {
-        match self.profile.set(field, &(value.max(0.0).round() as u64).to_string(), Decided::Given) {
+        match self.profile.set(field, &(value.max(0.0).round() as u64).to_string(), Decided::Sum) {
             Ok(()) => self.profile.remark(field, why),
             Err(invalid) => self.leave(field, &format!("{why}; no profile can hold its part: {invalid}")),
         }
@@ -167,7 +167,7 @@ impl Findings {
 
     /// True if an experiment has found the value of a field, alone or as a part of a sum
     pub(crate) fn has_found(&self, field: &str) -> bool {
-        matches!(self.profile.decided(field), Some(Decided::Measured | Decided::Given))
+        matches!(self.profile.decided(field), Some(Decided::Measured | Decided::Sum))
     }
 
     pub(crate) fn leave(&mut self, field: &'static str, why: &str) {

@@ -29,19 +29,19 @@ impl Findings {
                 Some(Decided::Measured) if value != before && ADDED.contains(&plan.field) => {
                     writeln!(added, "| `{}` | {value} | {before} |", plan.field)
                 }
-                Some(Decided::Measured | Decided::Given) if self.differs(plan.field, &value, &before) => {
+                Some(Decided::Measured | Decided::Sum) if self.differs(plan.field, &value, &before) => {
                     let (says, known) = known_of(rule_of(plan.field));
                     writeln!(contradicted, "| `{}` | {value} | {before} | {says} | {known} |", plan.field)
                 }
                 Some(Decided::Measured) => writeln!(confirmed, "| `{}` | {value} |", plan.field),
                 // Below, as those that differ.
-                Some(Decided::Given) => Ok(()),
+                Some(Decided::Sum) => Ok(()),
                 _ => {
                     let why = self.profile.why(plan.field).unwrap_or("not reached");
                     writeln!(open, "| `{}` | {before} | {} |", plan.field, cell(why))
                 }
             };
-            if let (Some(Decided::Given), Some(why)) =
+            if let (Some(Decided::Sum), Some(why)) =
                 (self.profile.decided(plan.field), self.profile.why(plan.field))
             {
                 let _ = writeln!(sums, "| `{}` | {value} | {before} | {} |", plan.field, cell(why));
@@ -132,8 +132,8 @@ impl Findings {
             page.push_str(&added);
         }
         if !sums.is_empty() {
-            page.push_str("\n## What shows only in sums\n\nNo experiment tells these apart: the profile has parts of the sums, with which these are as measured.\n\n");
-            page.push_str("| Field | Part | Simulator | Sums |\n|---|---|---|---|\n");
+            page.push_str("\n## Sums\n\nNo experiment tells these apart: the profile has parts of sums that were measured as a whole.\n\n");
+            page.push_str("| Field | Found | Simulator | Sum |\n|---|---|---|---|\n");
             page.push_str(&sums);
         }
         page.push_str("\n## What was not decided\n\n| Field | Left at | Why |\n|---|---|---|\n");

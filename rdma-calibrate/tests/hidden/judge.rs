@@ -240,7 +240,7 @@ pub(crate) fn assert_found(seed: u64, secret: &Model, found: &Profile, hidden: &
     let is_hidden = frame_and_message(rate, secret).is_none();
     for plan in PLAN {
         let decided = found.decided(plan.field);
-        if !matches!(decided, Some(Decided::Measured | Decided::Given)) {
+        if !matches!(decided, Some(Decided::Measured | Decided::Sum)) {
             assert_eq!(
                 found.value(plan.field),
                 of(&Model::tb5()).value(plan.field),
@@ -255,7 +255,7 @@ pub(crate) fn assert_found(seed: u64, secret: &Model, found: &Profile, hidden: &
         // What the times are is judged below, by what programs see of them.
         if plan.field.starts_with("timing.") && is_time_visible(plan.field, rate, secret, risks) {
             let is_part = ONLY_IN_SUMS.contains(&plan.field) && !is_hand_off(rate, secret);
-            let expected = if is_part { Decided::Given } else { Decided::Measured };
+            let expected = if is_part { Decided::Sum } else { Decided::Measured };
             assert_eq!(decided, Some(expected), "seed {seed}: {}\n{text}", plan.field);
             continue;
         }

@@ -55,15 +55,9 @@ pub(super) fn print(
 ) -> Result<()> {
     let profile = &findings.profile;
     let field = |name| {
-        let decided = profile.decided(name)?;
-        let word = match decided {
-            Decided::Measured => "measured",
-            // A calibration gives only these.
-            Decided::Given => "sum",
-            _ => "undecided",
-        };
+        let decided = profile.decided(name)?.word();
         let why = profile.why(name).map(str::to_owned);
-        Some((name, Field { value: profile.value(name)?, decided: word, why }))
+        Some((name, Field { value: profile.value(name)?, decided, why }))
     };
     let (seconds, is_simulated) = (findings.took.as_secs_f64(), backend == SIMULATOR);
     let outcome = Outcome {
@@ -80,7 +74,8 @@ pub(super) fn print(
         stopped: findings.stopped.iter().cloned().collect(),
         wedged_port: findings.wedged.clone(),
     };
-    let count = |word| outcome.fields.values().filter(|field| field.decided == word).count().to_string();
+    let count =
+        |decided: Decided| outcome.fields.values().filter(|field| field.decided == decided.word()).count();
     let contradictions = match &outcome.contradictions[..] {
         [] => "none".to_owned(),
         some => some.join(", "),
@@ -88,9 +83,9 @@ pub(super) fn print(
     let rows = [
         ("device", named(&outcome.device, outcome.simulated_profile.as_deref())),
         ("took", format!("{seconds:.1} s")),
-        ("measured", format!("{} fields", count("measured"))),
-        ("only in sums", format!("{} fields", count("sum"))),
-        ("undecided", format!("{} fields, each with its reason in the page", count("undecided"))),
+        ("measured", format!("{} fields", count(Decided::Measured))),
+        ("sum", format!("{} fields, each a part of a measured sum", count(Decided::Sum))),
+        ("undecided", format!("{} fields, each with its reason in the page", count(Decided::Undecided))),
         ("contradicts the simulator", contradictions),
         ("profile", outcome.profile_file.clone()),
     ];

@@ -57,19 +57,26 @@ struct Entry {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Decided {
-    /// The file states it; in the file of a calibration, it is a part of a measured sum
+    /// The file states it, without a measurement
     Given,
     /// It was measured
     Measured,
+    /// It is a part of a sum that was measured as a whole
+    Sum,
     /// It was not decided: the value is that of the base
     Undecided,
 }
 
 impl Decided {
-    const WORDS: [(Self, &'static str); 3] =
-        [(Self::Given, "given"), (Self::Measured, "measured"), (Self::Undecided, "undecided")];
+    const WORDS: [(Self, &'static str); 4] = [
+        (Self::Given, "given"),
+        (Self::Measured, "measured"),
+        (Self::Sum, "sum"),
+        (Self::Undecided, "undecided"),
+    ];
 
-    fn word(self) -> &'static str {
+    /// The word that files write for it: `measured`
+    pub fn word(self) -> &'static str {
         let known = Self::WORDS.iter().find(|(decided, _)| *decided == self);
         known.map_or("given", |(_, word)| word)
     }

@@ -44,18 +44,18 @@ proptest! {
     #[test]
     fn a_profile_is_read_as_it_was_written(
         base in 0..Model::PROFILES.len(),
-        choices in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..3), 0..40),
+        choices in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..4_usize), 0..40),
         why in "[ -~]{0,20}",
     ) {
         let mut profile = Profile::named(Model::PROFILES[base]).unwrap();
         profile.name = "found.toml".to_owned();
         for (field, value, decided) in choices {
             let name = field.get(FIELDS).name;
-            if decided == 2 {
+            if decided == 3 {
                 profile.leave(name, &why).unwrap();
             } else {
                 let values = values(name);
-                let decided = if decided == 0 { Decided::Given } else { Decided::Measured };
+                let decided = [Decided::Given, Decided::Measured, Decided::Sum][decided];
                 let value: &String = value.get(&values);
                 profile.set(name, value, decided).unwrap();
             }
