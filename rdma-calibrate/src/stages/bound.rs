@@ -6,23 +6,15 @@
 use rdma_core::FRAME;
 use rdma_sim::LineRate;
 
-use crate::Findings;
+use super::spacing::{PART, SHORT, Spacings, share_of_frame};
+use crate::findings::Findings;
 
 pub(super) const FIELD: &str = "timing.mac_bytes_per_us";
 /// The part of the time of a frame from which on the time of a message beside its bytes counts as hidden.
 const HIDDEN: f64 = 0.02;
 
-/// The time of a frame in long messages, where they hide what others take beside their bytes; all in nanoseconds
-pub(super) struct Hiding {
-    bound_ns: f64,
-    /// By how much further messages of 8 bytes and of a frame make a batch longer
-    spacing: [f64; 2],
-    /// The part of a frame that 8 bytes are on the wire
-    short: f64,
-}
-
-/// The times of a frame, in nanoseconds
-pub(super) struct Bound {
+/// A bound of the payload, as the time of a frame by it and by the cable, in nanoseconds
+pub(super) struct PayloadBound {
     /// By the bound
     bound_ns: f64,
     /// By the cable
@@ -33,30 +25,26 @@ pub(super) struct Bound {
     shows_line: bool,
 }
 
-impl Hiding {
-    /// The bound, and the time by the cable where further messages of `len` bytes take `spacing`, which are the part `share` of a frame
-    pub(super) fn with_line(self, findings: &Findings, spacing: f64, share: f64, len: usize) -> Bound {
-        let Self { bound_ns, spacing: [short_ns, frame_ns], short } = self;
-        let by_line = |ns: f64, share: f64| ((ns - short_ns) / (share - short)).max(0.0);
-        // A profile has at least a nanosecond.
-        let most_ns = by_line(spacing, share).min(by_line(frame_ns, 1.0)).max(1.0);
-        let shows_line = spacing > bound_ns * len as f64 / FRAME as f64 * (1.0 + HIDDEN);
-        let stated = findings.profile.model.timing.frame_ns as f64 / rate(findings);
-        Bound {
-            bound_ns,
-            line_ns: if shows_line { most_ns } else { stated.min(most_ns) },
-            most_ns,
-            shows_line,
+impl PayloadBound {
+    /// The bound, if a frame of a long message takes `frame_ns` and hides what others take beside their bytes
+    ///
+    /// `None` without the rate of the port, too: the time of a frame by the cable is not known then.
+    pub(super) fn find(findings: &Findings, frame_ns: f64, spacings: &Spacings) -> Option<Self> {
+        let rate = rate(findings);
+        let [short, part] = [SHORT, PART].map(share_of_frame);
+        let alone = (spacings.short - frame_ns * short).max(0.0);
+        let of_frame = (spacings.frame - frame_ns).max(0.0);
+        let is_hiding = alone - of_frame > HIDDEN * spacings.frame;
+        if !spacings.hide_posts || rate == 0.0 || !is_hiding {
+            return None;
         }
-    }
-}
-
-impl Bound {
-    /// The bound where a frame of a long message takes `bound_ns`, if it hides anything
-    pub(super) fn hiding(bound_ns: f64, spacing: [f64; 2], short: f64) -> Option<Hiding> {
-        let alone = (spacing[0] - bound_ns * short).max(0.0);
-        let of_frame = (spacing[1] - bound_ns).max(0.0);
-        (alone - of_frame > HIDDEN * spacing[1]).then_some(Hiding { bound_ns, spacing, short })
+        let by_line = |ns: f64, share: f64| ((ns - spacings.short) / (share - short)).max(0.0);
+        // A profile has at least a nanosecond.
+        let most_ns = by_line(spacings.part, part).min(by_line(spacings.frame, 1.0)).max(1.0);
+        let shows_line = spacings.part > frame_ns * PART as f64 / FRAME as f64 * (1.0 + HIDDEN);
+        let stated = findings.profile.model.timing.frame_ns as f64 / rate;
+        let line_ns = if shows_line { most_ns } else { stated.min(most_ns) };
+        Some(Self { bound_ns: frame_ns, line_ns, most_ns, shows_line })
     }
 
     pub(super) fn enter(self, findings: &mut Findings) {
@@ -112,14 +100,23 @@ pub(super) fn enter_frame(findings: &mut Findings, frame_ns: f64) {
 
 #[cfg(test)]
 mod tests {
+    use rdma_core::{PortState, PortStatus};
+
     use super::*;
 
     /// Catches a bound that is entered where none is, and one that hides a whole message and is not.
     #[test]
     fn only_what_hides_messages_is_a_bound() {
-        // Messages of 8 bytes take 60 ns and those of a frame 505, of which the cable takes 445.
-        assert!(Bound::hiding(445.0, [63.0, 505.0], 0.007).is_none());
+        let port = PortStatus::new(PortState::Active, LineRate::TB5.bits_per_second);
+        let findings = Findings::new("rdma_en2", port);
+        let find = |frame_ns: f64, frame: f64, hide_posts: bool| {
+            let (short, part, long, post) = (63.0, 174.0, (16, 16.0 * frame_ns), 20.0);
+            PayloadBound::find(&findings, frame_ns, &Spacings { short, part, frame, long, post, hide_posts })
+        };
+        // Messages of 8 bytes take 60 ns beside their bytes and those of a frame 505, of which the cable takes 445.
+        assert!(find(445.0, 505.0, true).is_none());
         // A frame takes 683 ns by the bound, and so does a message of a frame.
-        assert!(Bound::hiding(683.0, [63.0, 683.0], 0.007).is_some());
+        assert!(find(683.0, 683.0, true).is_some());
+        assert!(find(683.0, 683.0, false).is_none(), "a spacing may be that of posts");
     }
 }

@@ -40,9 +40,9 @@ pub(super) struct Spacings {
     /// Of a frame
     pub(super) frame: f64,
     /// Of so many frames, in one piece
-    long: (usize, f64),
+    pub(super) long: (usize, f64),
     /// The time of a post
-    post: f64,
+    pub(super) post: f64,
     /// Whether busy messages hid the posts of `short`, `part` and `frame`
     pub(super) hide_posts: bool,
 }

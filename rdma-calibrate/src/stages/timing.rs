@@ -12,9 +12,9 @@ use std::time::Duration;
 use rdma_core::{Device, FRAME};
 use rdma_sim::Timing;
 
-use super::bound::{Bound, enter_frame};
+use super::bound::{PayloadBound, enter_frame};
 use super::samples::{median, ns};
-use super::spacing::{LONG, PART, SHORT, Spacings, share_of_frame};
+use super::spacing::{LONG, SHORT, Spacings, share_of_frame};
 use crate::Findings;
 use crate::error::CalibrateError;
 use crate::findings::RoundTrips;
@@ -108,12 +108,7 @@ fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
     let (send, relay, credit) = (send.map(|ns| ns - program), relay - 2.0 * program, credit - program);
     let frame_ns = frame_ns.max(0.0);
     let is_timed = frame_ns > 1.0 + noise;
-    // Without the rate of the port, the time of a frame by the cable is not known.
-    let is_rated = lab.findings.port.bits_per_second > 0;
-    let bound = (is_timed && is_rated && spacings.hide_posts)
-        .then(|| Bound::hiding(frame_ns, [spacings.short, spacings.frame], short))
-        .flatten()
-        .map(|bound| bound.with_line(&lab.findings, spacings.part, share_of_frame(PART), PART));
+    let bound = PayloadBound::find(&lab.findings, frame_ns, spacings).filter(|_| is_timed);
     let short_ns = bound.as_ref().map_or(frame_ns, |bound| bound.line_ns) * short;
     let beside = spacings.beside_bytes(frame_ns, short_ns);
     let findings = &mut lab.findings;
