@@ -36,12 +36,12 @@ impl Attempt {
         }
     }
 
-    /// True if most sources expect it to succeed: one that fails is the only one then
+    /// True if most sources expect it to succeed: the only attempt without `--risk-reboot`
     fn is_safe(self) -> bool {
         matches!(self, Self::LargeMtu)
     }
 
-    /// Decides nothing, for this reason
+    /// Leaves the fields of the attempt undecided, for this reason
     fn leave(self, lab: &mut Lab<'_>, why: &str) {
         self.fields().iter().for_each(|field| lab.findings.leave(field, why));
         if let Self::Unresolved = self {

@@ -13,7 +13,8 @@ use crate::station::{Station, slot};
 /// The mapping begins at a page of 16 KiB: no coarser alignment shows.
 const COARSEST: usize = 16 << 10;
 
-/// The number of keys among which one may come back: a device that takes turns among more keys is one that gives none again.
+/// The number of keys among which one may come back: a device that cycles through more keys counts as one that
+/// never reuses a key.
 const KEYS: usize = 16;
 
 /// Decides the alignment, which rights memory needs, and if keys are given again

@@ -237,7 +237,7 @@ impl WakeUps {
     }
 }
 
-/// The standard error of a share by the number of wake-ups that were late, as a part of the share
+/// The relative standard error of the share of late wake-ups, by the number of those that were late
 fn standard_error(late: usize) -> f64 {
     1.0 / (late as f64).sqrt()
 }

@@ -130,8 +130,9 @@ async fn read(stream: &mut BufReader<SimStream>) -> Value {
     reply.get("body").cloned().unwrap_or(reply)
 }
 
-/// Asks for a stream of `count` messages each way, of which the serving side may post `at_once`; its last reply, as it came while the stopped
-/// process had to find room for the completions of all
+/// Asks the serving side for a stream of so many messages each way, of which it may post `at_once`, and returns its reply to that
+///
+/// The process of the serving side is stopped while all that it has posted completes: its completion queue has to hold all completions.
 fn streamed(broken: &'static str, [there, back]: [u64; 2], at_once: u64) -> Value {
     let run = Sim::new().run(async |net| {
         let (asks, answers) = net.tcp();
@@ -324,7 +325,7 @@ fn no_reply_of_a_peer_panics_or_keeps_the_side_that_asks() {
         times(json!([7, 7])),
         ("/took/nanoseconds/0", json!(0)),
         ("/took/nanoseconds/0", json!(u64::MAX)),
-        // Of two streams, and of the next nothing is known.
+        // Both streams took no time: their turns and the next streams have no rate.
         ("/took/nanoseconds/1", json!(0)),
         ("/received", json!({ "received": { "statuses": [] } })),
         ("/made", json!({ "made": { "address": { "qpn": 7, "psn": 0, "lid": 0, "gid": vec![0; 16] } } })),

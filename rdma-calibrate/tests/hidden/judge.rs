@@ -375,11 +375,11 @@ fn assert_processor(seed: u64, secret: &Model, profile: &Profile) {
     }
     assert_eq!(found.cores, truth.cores, "seed {seed}");
     assert_eq!(found.wake_tail_one_in == 0, truth.wake_tail_one_in == 0, "seed {seed}");
-    // The wake-ups are drawn at random: their share is known as well as the profile says, which is as well as so many tell it.
+    // Wake-ups are late at random: the tolerance of their share is four standard errors of the number of those that were late.
     let drawn = match truth.wake_tail_one_in {
         0 => 0.0,
         one_in => {
-            let error = standard_error(profile);
+            let error = standard_error(found);
             assert!(
                 error < 0.1 && error * error * 40_000.0 < 3.0 * f64::from(one_in),
                 "seed {seed}: {error}"
@@ -404,11 +404,13 @@ fn assert_processor(seed: u64, secret: &Model, profile: &Profile) {
     }
 }
 
-/// The standard error of the share of late wake-ups by the profile, as a part of that share
-fn standard_error(profile: &Profile) -> f64 {
-    let why = profile.why("timing.wake_tail_one_in").unwrap();
-    let (_, error) = why.split_once("standard error of ").unwrap();
-    error.trim_end_matches(" %").parse::<f64>().unwrap() / 100.0
+/// The relative standard error of the share of late wake-ups in a calibration that found `timing`
+fn standard_error(timing: &Timing) -> f64 {
+    const WAKE_UPS: f64 = 40_000.0;
+    // Delays are even up to the longest one; wake-ups within twice the usual time do not count as late.
+    let counted = 1.0 - timing.wake_ns as f64 / f64::from(timing.wake_tail_ns);
+    let late = WAKE_UPS * counted / f64::from(timing.wake_tail_one_in);
+    1.0 / late.sqrt()
 }
 
 /// The rules that some devices of the judge do not show
