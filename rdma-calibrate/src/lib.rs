@@ -14,10 +14,11 @@ mod message;
 mod options;
 mod page;
 mod plan;
+#[allow(unsafe_code, reason = "posting needs a promise about the memory")]
+mod registered_qp;
 mod rule_plan;
 mod serve;
 mod stages;
-#[allow(unsafe_code, reason = "posting needs a promise about the memory")]
 mod station;
 mod transitions;
 mod version;

@@ -1,4 +1,4 @@
-//! A queue pair with memory that only the device touches
+//! A queue pair with memory that only the device touches, and what is known of its requests
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -8,26 +8,22 @@ use std::time::Duration;
 
 use rdma_async::time::timeout;
 use rdma_core::{
-    AnyCompletionQueue, AnyDevice, AnyQueuePair, Cause, Completion, CompletionQueue as _, Device as _, Error,
-    Invalid, QpAddress, QpCapacity, QpInit, Qpn, QueuePair as _, RecvRequest, Rkey, Runtime, SendOp,
-    SendRequest, Sge, Status, Transition, Verb, WrId,
+    AnyCompletionQueue, AnyDevice, Cause, Completion, CompletionQueue as _, Device as _, Error, Invalid,
+    QpAddress, QpCapacity, Qpn, QueuePair as _, Rkey, Runtime, SendOp, Status, Transition, Verb, WrId,
 };
 
 use crate::error::CalibrateError;
 use crate::memory::Memory;
+use crate::registered_qp::RegisteredQp;
 
 /// The time that a request may take that has to complete.
 pub(crate) const COMPLETION_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most memory of late receives of a queue pair, in bytes.
 const MAX_LATE: usize = 1 << 20;
 
-/// A queue pair, its completion queue and its memory
-///
-/// The fields are dropped in this order: the memory outlives the queue pair.
+/// A queue pair with memory, and the requests that await their completion
 pub(crate) struct Station {
-    qp: AnyQueuePair,
-    cq: Arc<AnyCompletionQueue>,
-    memory: Vec<Memory>,
+    queue_pair: RegisteredQp,
     receives: Requests,
     sends: Requests,
     /// The most requests that may await their completion; `None` for as many as the device accepts
@@ -62,7 +58,7 @@ impl Station {
 
     /// Another one that completes to the same queue; completions are taken by either
     pub(crate) fn beside(&self, frames: u32, len: usize) -> Result<Self, Error> {
-        Self::on(&self.runtime, &self.device, Arc::clone(&self.cq), frames, len)
+        Self::on(&self.runtime, &self.device, Arc::clone(self.queue_pair.cq()), frames, len)
     }
 
     fn on(
@@ -74,11 +70,8 @@ impl Station {
     ) -> Result<Self, Error> {
         let memory = Memory::local(device, len)?;
         let frames = frames.min(device.caps().max_queue_frames);
-        let qp = cq.create_qp(&QpInit::with_frames(frames))?;
         Ok(Self {
-            qp,
-            cq,
-            memory: vec![memory],
+            queue_pair: RegisteredQp::new(cq, frames, memory)?,
             receives: Requests::default(),
             sends: Requests::default(),
             most: None,
@@ -89,20 +82,20 @@ impl Station {
     }
 
     pub(crate) fn address(&self) -> QpAddress {
-        self.qp.address()
+        self.queue_pair.qp().address()
     }
 
     /// The bytes of the memory of its requests
     pub(crate) fn memory_len(&self) -> usize {
-        self.memory.iter().map(Memory::len).sum()
+        self.queue_pair.memory_len()
     }
 
     pub(crate) fn capacity(&self) -> QpCapacity {
-        self.qp.capacity()
+        self.queue_pair.qp().capacity()
     }
 
     pub(crate) fn modify(&self, to: Transition) -> Result<(), Error> {
-        self.qp.modify(to)
+        self.queue_pair.qp().modify(to)
     }
 
     pub(crate) fn connect(&self, peer: &QpAddress) -> Result<(), Error> {
@@ -111,32 +104,29 @@ impl Station {
     }
 
     pub(crate) fn recv(&mut self, range: Range<usize>) -> Result<(), Error> {
-        let sgl = [self.memory[0].sge(Verb::PostRecv, &range)?];
-        self.post_recv(&sgl)
+        let id = self.next_receive()?;
+        self.queue_pair.post_recv(id, range)?;
+        self.receives.posted += 1;
+        Ok(())
     }
 
     /// Posts a receive into memory that is registered only now, of at most `most` bytes
     pub(crate) fn recv_late(&mut self, len: usize, most: usize) -> Result<(), Error> {
         let most = most.min(MAX_LATE);
         // One region more, which stays until the queue pair is destroyed: macOS 26.2 was reported to end a process that has too many.
-        if len > most || self.memory.len() > 1 {
+        if len > most || self.queue_pair.late_count() > 0 {
             return Err(Error::new(Verb::RegMr, Invalid::OutsideRegion { addr: 0, len: most as u32 }.into()));
         }
-        let late = Memory::local(&self.device, len)?;
-        let sgl = [late.sge(Verb::PostRecv, &(0..len))?];
-        // Also if the post fails: it is dropped after the queue pair.
-        self.memory.push(late);
-        self.post_recv(&sgl)
-    }
-
-    fn post_recv(&mut self, sgl: &[Sge]) -> Result<(), Error> {
-        require_room(Verb::PostRecv, self.awaited(), self.most)?;
-        let request = RecvRequest { id: id_of(self.receives.next(), RECEIVE), sgl };
-        // SAFETY: `&mut self` excludes another post. The memory stays registered until the queue pair is destroyed, and only the device
-        // touches it; if the queue pair does not prove that the device has stopped, the region does, or the memory stays mapped.
-        unsafe { self.qp.post_recv(&request) }?;
+        let id = self.next_receive()?;
+        self.queue_pair.post_recv_late(id, Memory::local(&self.device, len)?, 0..len)?;
         self.receives.posted += 1;
         Ok(())
+    }
+
+    /// The name of the next receive, if there is room for it
+    fn next_receive(&self) -> Result<WrId, Error> {
+        require_room(Verb::PostRecv, self.awaited(), self.most)?;
+        Ok(id_of(self.receives.next(), RECEIVE))
     }
 
     fn awaited(&self) -> u64 {
@@ -144,41 +134,37 @@ impl Station {
     }
 
     pub(crate) fn send(&mut self, len: usize) -> Result<WrId, Error> {
-        let sgl = [self.memory[0].sge(Verb::PostSend, &(0..len))?];
-        self.post_send(SendOp::Send, &sgl)
+        self.post_one(SendOp::Send, 0..len, true)
     }
 
     /// Posts a send that makes no completion
     pub(crate) fn send_unsignaled(&mut self, len: usize) -> Result<WrId, Error> {
-        let sgl = [self.memory[0].sge(Verb::PostSend, &(0..len))?];
-        self.post(SendOp::Send, &sgl, false)
+        self.post_one(SendOp::Send, 0..len, false)
     }
 
     /// Posts a send with two elements
     pub(crate) fn send_two(&mut self, len: usize) -> Result<WrId, Error> {
-        let sgl = [
-            self.memory[0].sge(Verb::PostSend, &(0..len))?,
-            self.memory[0].sge(Verb::PostSend, &(len..2 * len))?,
-        ];
-        self.post_send(SendOp::Send, &sgl)
+        self.post(SendOp::Send, [0..len, len..2 * len], true)
     }
 
     /// Posts a WRITE that names no memory of the peer
     pub(crate) fn write(&mut self, len: usize) -> Result<WrId, Error> {
-        let sgl = [self.memory[0].sge(Verb::PostSend, &(0..len))?];
-        self.post_send(SendOp::Write { remote_addr: 0, rkey: Rkey(0) }, &sgl)
+        self.post_one(SendOp::Write { remote_addr: 0, rkey: Rkey(0) }, 0..len, true)
     }
 
-    fn post_send(&mut self, op: SendOp, sgl: &[Sge]) -> Result<WrId, Error> {
-        self.post(op, sgl, true)
+    fn post_one(&mut self, op: SendOp, range: Range<usize>, signaled: bool) -> Result<WrId, Error> {
+        self.post(op, [range], signaled)
     }
 
-    fn post(&mut self, op: SendOp, sgl: &[Sge], signaled: bool) -> Result<WrId, Error> {
+    fn post<const PARTS: usize>(
+        &mut self,
+        op: SendOp,
+        ranges: [Range<usize>; PARTS],
+        signaled: bool,
+    ) -> Result<WrId, Error> {
         require_room(Verb::PostSend, self.awaited(), self.most)?;
         let id = id_of(self.sends.next(), SEND);
-        let request = SendRequest { id, op, sgl, signaled };
-        // SAFETY: as for receives; sends may share memory, which nothing writes.
-        unsafe { self.qp.post_send(&request) }?;
+        self.queue_pair.post_send(id, op, ranges, signaled)?;
         self.sends.posted += 1;
         Ok(id)
     }
@@ -186,7 +172,7 @@ impl Station {
     /// Polls the completion queue once, which must be empty
     pub(crate) fn poll(&self) -> Result<(), Error> {
         let mut out = [Completion::default()];
-        self.cq.poll(&mut out).map(drop)
+        self.queue_pair.poll(&mut out).map(drop)
     }
 
     /// Sends without completions, and one with, of which the name is returned
@@ -245,7 +231,7 @@ impl Station {
         let mut out = [Completion::default()];
         let completion = match self.stashed.pop_front() {
             Some(completion) => completion,
-            None => match self.cq.poll(&mut out)? {
+            None => match self.queue_pair.poll(&mut out)? {
                 0 => return Ok(None),
                 _ => self.note(out[0]),
             },
@@ -272,7 +258,7 @@ impl Station {
         let runtime = Arc::clone(&self.runtime);
         loop {
             let mut out = [Completion::default()];
-            let polled = poll_fn(|cx| self.cq.poll_completions(cx, &mut out));
+            let polled = poll_fn(|cx| self.queue_pair.cq().poll_completions(cx, &mut out));
             let Some(polled) = timeout(&*runtime, COMPLETION_TIMEOUT, polled).await else {
                 return Err(CalibrateError::Silent(COMPLETION_TIMEOUT));
             };
@@ -289,7 +275,7 @@ impl Station {
 impl Drop for Station {
     fn drop(&mut self) {
         // The regions are dropped afterwards, and prove that the device has stopped where the queue pair does not.
-        let _ = self.qp.destroy();
+        let _ = self.queue_pair.end();
     }
 }
 

@@ -1,23 +1,17 @@
 //! A queue pair of this side without the bookkeeping of [`BareQp`](rdma_bare::BareQp): its completion queue is polled directly, and its
 //! memory outlives it
-#![allow(unsafe_code, reason = "posting needs a promise about the memory")]
+#![allow(unsafe_code, reason = "writing memory needs a promise that no request names it")]
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use rdma_core::{
-    AnyCompletionQueue, AnyDevice, AnyQueuePair, Completion, CompletionQueue as _, Device as _, Error,
-    QpAddress, QpInit, QueuePair as _, RecvRequest, SendOp, SendRequest, Teardown, Verb, WrId,
-};
+use rdma_core::{AnyDevice, Completion, Device as _, Error, QpAddress, QueuePair as _, SendOp, WrId};
 
 use super::acts::byte;
 use crate::memory::Memory;
+use crate::registered_qp::RegisteredQp;
 
-/// The fields are dropped in this order: the memory outlives the queue pair.
-pub(super) struct Raw {
-    qp: AnyQueuePair,
-    cq: AnyCompletionQueue,
-    memory: Memory,
-}
+pub(super) struct Raw(RegisteredQp);
 
 impl Raw {
     /// One with a completion queue of `depth` entries, queues of `frames` frames, and `len` bytes of memory that hold a pattern
@@ -32,43 +26,33 @@ impl Raw {
         // SAFETY: no request names memory that is not registered.
         unsafe { memory.fill(|at| byte(pattern, at)) };
         memory.register_local(device)?;
-        let cq = device.create_cq(depth)?;
-        let qp = cq.create_qp(&QpInit::with_frames(frames))?;
-        Ok(Self { qp, cq, memory })
+        let cq = Arc::new(device.create_cq(depth)?);
+        RegisteredQp::new(cq, frames, memory).map(Self)
     }
 
     pub(super) fn address(&self) -> QpAddress {
-        self.qp.address()
+        self.0.qp().address()
     }
 
     pub(super) fn connect(&self, peer: &QpAddress) -> Result<(), Error> {
-        self.qp.connect(peer)
+        self.0.qp().connect(peer)
     }
 
     pub(super) fn recv(&mut self, id: u64, range: Range<usize>) -> Result<(), Error> {
-        let sgl = [self.memory.sge(Verb::PostRecv, &range)?];
-        // SAFETY: `&mut self` excludes another post. The memory stays registered until the queue pair is destroyed, and `Unposted` gives
-        // access to its bytes only after that.
-        unsafe { self.qp.post_recv(&RecvRequest { id: WrId(id), sgl: &sgl }) }
+        self.0.post_recv(WrId(id), range)
     }
 
     pub(super) fn send(&mut self, id: u64, range: Range<usize>) -> Result<(), Error> {
-        let sgl = [self.memory.sge(Verb::PostSend, &range)?];
-        let request = SendRequest { id: WrId(id), op: SendOp::Send, sgl: &sgl, signaled: true };
-        // SAFETY: as above.
-        unsafe { self.qp.post_send(&request) }
+        self.0.post_send(WrId(id), SendOp::Send, [range], true)
     }
 
     pub(super) fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
-        self.cq.poll(out)
+        self.0.poll(out)
     }
 
-    /// Destroys the queue pair; returns its memory if the device is proven to have stopped: by that, or else by the end of the region
+    /// Destroys the queue pair; returns its memory if the device is proven to have stopped
     pub(super) fn destroy(self) -> Option<Unposted> {
-        let Self { mut qp, cq, mut memory } = self;
-        let is_over = qp.destroy() == Teardown::Quiesced || memory.deregister();
-        drop((qp, cq));
-        is_over.then_some(Unposted(memory))
+        self.0.destroy().map(Unposted)
     }
 }
 
