@@ -146,9 +146,12 @@ impl PolledCq {
 #[inline]
 unsafe fn completion(wc: &MaybeUninit<Wc>) -> Completion {
     let wc = wc.as_ptr();
-    // SAFETY: the caller promises that these fields are there.
-    let (id, status, qpn) =
-        unsafe { (WrId((*wc).wr_id), Status::from_code((*wc).status), Qpn((*wc).qp_num)) };
+    // SAFETY: the caller promises that this field is there.
+    let id = WrId(unsafe { (*wc).wr_id });
+    // SAFETY: as above.
+    let status = Status::from_code(unsafe { (*wc).status });
+    // SAFETY: as above.
+    let qpn = Qpn(unsafe { (*wc).qp_num });
     if status != Status::Success {
         return Completion { id, status, qpn, ..Completion::default() };
     }
