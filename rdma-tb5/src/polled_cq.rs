@@ -184,8 +184,8 @@ mod tests {
     use std::task::{Context, Waker};
     use std::time::Duration;
 
+    use super::*;
     use crate::PollPolicy;
-    use crate::backoff::Backoff;
 
     /// Catches a lone completion after which a task spins for long, and a conversation that does not make it spin longer.
     #[test]
@@ -203,5 +203,20 @@ mod tests {
         assert!(!backoff.wait(&cx, false), "a post ends the nap");
         let none = Backoff::new(PollPolicy { spins: 0, nap: hour, longest_nap: hour });
         assert!(none.wait(&cx, true) && none.wait(&cx, false), "it never spins");
+    }
+
+    /// Catches a failed completion of which more is read than its name, its status and its queue pair: the rest may be that of an older one.
+    #[test]
+    fn a_failed_completion_names_neither_operation_nor_length() {
+        let stale =
+            Wc { wr_id: 5, status: 0, opcode: constants::WC_RECV, byte_len: 77, qp_num: 3, ..Wc::default() };
+        let read = |wc: Wc| {
+            // SAFETY: all of it is there.
+            unsafe { completion(&MaybeUninit::new(wc)) }
+        };
+        assert_eq!((read(stale).opcode, read(stale).byte_len), (Opcode::Recv, 77));
+        let failed =
+            Completion { id: WrId(5), status: Status::Flushed, qpn: Qpn(3), ..Completion::default() };
+        assert_eq!(read(Wc { status: 5, ..stale }), failed);
     }
 }
