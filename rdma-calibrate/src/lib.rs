@@ -41,7 +41,7 @@ pub use self::rule_plan::{UNCHECKED_RULES, checked_rules};
 pub use self::serve::{Greeted, serve, serve_watched};
 pub use self::version::VERSION;
 
-use self::conformance::expectations::Mode;
+use self::conformance::expectations::{self, Mode};
 use self::control::Stream;
 use self::lab::Lab;
 use self::stages::Stage;
@@ -91,6 +91,10 @@ pub async fn calibrate_watched(
 
 /// Tries every behaviour of the conformance body on the device of `machine`, with a peer that [serves](serve) at the other end of `stream`
 ///
+/// What is expected is what [`Machine::expectations`] states. Without that, and unless the device is a network adapter, the experiments of a
+/// calibration first find the rules in which devices differ: from when on receives are accepted, what a full queue does, what queues count,
+/// and whether a message has to span the frames of its receive. Behaviours of a rule that was not found are skipped.
+///
 /// With [`Options::risk_reboot`], two transitions to RTR fail by it on Apple's device, and the last behaviour sets a queue pair to the
 /// error state. Leaves no object, however it ends. Once nothing connects any more, too many transitions have failed, or the peer is gone,
 /// [`Conformance::ended`] has the reason, and the behaviours that were not tried are skipped.
@@ -111,7 +115,11 @@ pub async fn conform(
 ) -> Result<Conformance, CalibrateError> {
     let mut lab = Lab::connect(machine, &mut stream, calls).await?;
     machine.begins(Stage::Conformance.name(), 1, 1);
-    let (behaviours, ended) = conformance::run(&mut lab, Mode::alone(options)).await;
+    let found = match expectations::stated(&lab) {
+        Some(_) => Ok(()),
+        None => stages::find_expected(&mut lab).await,
+    };
+    let (behaviours, ended) = conformance::run(&mut lab, Mode::alone(options), found.err()).await;
     let ended = match ended {
         Some(error) => Some(lab.explain(error).await.during(Stage::Conformance.name())),
         None => None,

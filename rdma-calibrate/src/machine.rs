@@ -53,7 +53,8 @@ pub trait Machine: Send + Sync {
         let _ = findings;
     }
 
-    /// The kind of the device, for the conformance body; by default Apple's, or a network adapter if it has one-sided operations
+    /// The kind of the device, for the conformance body; by default a network adapter if it has one-sided operations, and else Apple's, of
+    /// which experiments find the rules in which devices differ
     fn expectations(&self) -> Option<Expectations> {
         None
     }

@@ -9,9 +9,11 @@ use rdma_core::{
     AnyDevice, Caps, Completion, Device as _, Error, FRAME, Opcode, PortState, QpAddress, QpCapacity,
     QpState, Status, Transition,
 };
+use rdma_sim::profile::Decided;
 
 use super::acts::{Act, Acted, End, MAX_MEMORY, Queues, Refusal};
-use super::expectations::{Expectations, Mode};
+use super::expectations::{self, Expectations, Mode};
+use super::limits;
 use super::raw::Raw;
 use super::verdict::{Stop, skip};
 use crate::error::CalibrateError;
@@ -44,13 +46,28 @@ pub(super) struct Body<'a, 'b> {
     pub(super) lab: &'a mut Lab<'b>,
     pub(super) expectations: Expectations,
     pub(super) mode: Mode,
+    /// False if the caller states the expectations
+    by_rules: bool,
     queues: Queues,
     made: u32,
 }
 
 impl<'a, 'b> Body<'a, 'b> {
-    pub(super) fn new(lab: &'a mut Lab<'b>, expectations: Expectations, mode: Mode) -> Self {
-        Self { lab, expectations, mode, queues: Queues::default(), made: 0 }
+    pub(super) fn new(lab: &'a mut Lab<'b>, mode: Mode) -> Self {
+        let stated = expectations::stated(lab);
+        let by_rules = stated.is_none();
+        let expectations = stated.unwrap_or_else(|| Expectations::of(&lab.findings.profile.model));
+        Self { lab, expectations, mode, by_rules, queues: Queues::default(), made: 0 }
+    }
+
+    /// Stops unless it is known which of the rules of `field` the device follows
+    pub(super) fn needs_rule(&self, field: &str) -> Result<(), Stop> {
+        let profile = &self.lab.findings.profile;
+        if !self.by_rules || profile.decided(field) == Some(Decided::Measured) {
+            return Ok(());
+        }
+        let why = profile.why(field).unwrap_or("its experiments have stopped");
+        skip(format!("{field} is not known: {why}"))
     }
 
     async fn act(&mut self, end: usize, qp: u32, act: Act) -> Result<Acted, Stop> {
@@ -87,8 +104,18 @@ impl<'a, 'b> Body<'a, 'b> {
 
     /// The longest message of the device
     pub(super) fn longest(&self) -> usize {
-        let caps = self.lab.device.caps();
-        (caps.max_message as usize).min((caps.max_queue_frames as usize).saturating_mul(FRAME))
+        let max = self.lab.device.caps().max_message as usize;
+        max.min(limits::queue_frames(self.lab).saturating_mul(FRAME))
+    }
+
+    /// Stops unless each queue of a queue pair may hold so many requests, or frames, at once
+    pub(super) fn needs_at_once(&self, count: usize) -> Result<(), Stop> {
+        limits::requests(self.lab, count, count).map(drop)
+    }
+
+    /// The number of requests of a frame, at most `most`, that each queue of a queue pair may hold at once; stops if it is fewer than two
+    pub(super) fn at_once(&self, most: usize) -> Result<usize, Stop> {
+        limits::requests(self.lab, 2, most)
     }
 
     /// Stops unless the device has messages of `len` bytes

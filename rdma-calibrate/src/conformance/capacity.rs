@@ -21,11 +21,19 @@ fn most(body: &Body<'_, '_>) -> usize {
     (body.caps().max_queue_frames as usize).saturating_add(1)
 }
 
+/// Stops unless a full queue refuses more: one that accepts more damages data
+fn needs_refusal(body: &Body<'_, '_>) -> Result<(), Stop> {
+    body.needs_rule("rules.ring_overflow")?;
+    if body.expectations.full_queues_refuse {
+        Ok(())
+    } else {
+        skip("a full queue accepts more, and damages data")
+    }
+}
+
 /// Two connected queue pairs for which [`ASKED`] was asked, with memory for as many requests as fit any queue
 async fn filled_pair(body: &mut Body<'_, '_>) -> Result<[Qp; 2], Stop> {
-    if !body.expectations.full_queues_refuse {
-        return skip("a full queue accepts more, and damages data");
-    }
+    needs_refusal(body)?;
     body.pair_of(ASKED, most(body) * SLOT).await
 }
 
@@ -44,6 +52,8 @@ async fn fill_receives(body: &mut Body<'_, '_>, qp: Qp) -> Result<usize, Stop> {
 
 /// The number of frames of receives that a queue accepts, and queue pairs with memory for two more
 async fn accepted(body: &mut Body<'_, '_>) -> Result<(usize, [Qp; 2]), Stop> {
+    needs_refusal(body)?;
+    body.needs_rule("rules.queue_unit")?;
     if !body.expectations.queues_count_frames {
         return skip("the device counts requests, however long");
     }

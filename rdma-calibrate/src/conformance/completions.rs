@@ -58,6 +58,7 @@ pub(super) async fn an_unsignaled_send_is_silent(body: &mut Body<'_, '_>) -> Out
 pub(super) async fn sends_complete_in_order(body: &mut Body<'_, '_>) -> Outcome {
     let [a, b] = body.pair().await?;
     let lens = [5000, 1, 20_000, 64].map(|len: usize| len.min(body.longest()));
+    body.needs_at_once(lens.into_iter().map(rdma_core::frames).sum())?;
     let mut at = 0;
     for (number, len) in (0..).zip(lens) {
         body.recv(b, number, at..at + len).await?;
@@ -72,6 +73,7 @@ pub(super) async fn sends_complete_in_order(body: &mut Body<'_, '_>) -> Outcome 
 
 pub(super) async fn polling_returns_at_most_what_fits(body: &mut Body<'_, '_>) -> Outcome {
     const MESSAGES: usize = 5;
+    body.needs_at_once(MESSAGES)?;
     let peer = body.make(1, 16, 4096).await?;
     let mut raw = Raw::new(&body.device(), 64, 16, FRAME, 0)?;
     body.connect_beside(|| raw.connect(&peer.address))?;
@@ -107,6 +109,7 @@ pub(super) async fn an_empty_queue_returns_nothing(body: &mut Body<'_, '_>) -> O
 }
 
 pub(super) async fn names_may_repeat(body: &mut Body<'_, '_>) -> Outcome {
+    body.needs_at_once(3)?;
     let [a, b] = body.pair().await?;
     for slot in 0..3 {
         body.recv(b, 7, slot * 64..slot * 64 + 64).await?;
@@ -137,10 +140,11 @@ pub(super) async fn a_receive_that_is_too_short_fails(body: &mut Body<'_, '_>) -
 }
 
 pub(super) async fn the_excess_of_a_message_spoils_the_next_receive(body: &mut Body<'_, '_>) -> Outcome {
+    body.needs(2 * FRAME)?;
+    body.needs_rule("rules.frame_match")?;
     if !body.expectations.frames_match {
         return skip("a message need not span the frames of its receive");
     }
-    body.needs(2 * FRAME)?;
     let [a, b] = body.pair().await?;
     for id in 0..2 {
         body.recv(b, id, id as usize * FRAME..(id as usize + 1) * FRAME).await?;
@@ -159,6 +163,7 @@ pub(super) async fn the_excess_of_a_message_spoils_the_next_receive(body: &mut B
 
 pub(super) async fn a_receive_that_is_too_long(body: &mut Body<'_, '_>) -> Outcome {
     body.needs(4 * FRAME)?;
+    body.needs_rule("rules.frame_match")?;
     let [a, b] = body.pair().await?;
     body.recv(b, 1, 0..4 * FRAME).await?;
     body.send(a, 1, 0..FRAME).await?;

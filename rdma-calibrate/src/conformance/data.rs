@@ -7,7 +7,7 @@ use rdma_core::{Cause, FRAME, QpCapacity, Status};
 use super::body::{Body, Qp};
 use super::verdict::{Outcome, Stop};
 
-/// Messages that are under way at once
+/// Messages that are under way at once, if the queues of the device hold as many
 const BATCH: usize = 32;
 
 /// Sends a message of `len` bytes and looks at what arrives
@@ -77,10 +77,11 @@ pub(super) async fn both_directions_work_at_once(body: &mut Body<'_, '_>) -> Out
 }
 
 pub(super) async fn a_hundred_messages_keep_their_order(body: &mut Body<'_, '_>) -> Outcome {
+    let at_once = body.at_once(BATCH)?;
     let [a, b] = body.pair().await?;
     let slot = |number: usize| number * 64..number * 64 + 8;
     let messages: Vec<_> = (0..100u8).collect();
-    for batch in messages.chunks(BATCH) {
+    for batch in messages.chunks(at_once) {
         for (number, message) in batch.iter().enumerate() {
             body.recv(b, u64::from(*message), slot(number)).await?;
         }
@@ -100,15 +101,16 @@ pub(super) async fn a_hundred_messages_keep_their_order(body: &mut Body<'_, '_>)
 }
 
 pub(super) async fn no_message_of_a_batch_is_lost(body: &mut Body<'_, '_>) -> Outcome {
+    let batch = body.at_once(BATCH)?;
     let [a, b] = body.pair().await?;
     let slot = |number: usize| number * 64..number * 64 + 8;
-    for number in 0..BATCH {
+    for number in 0..batch {
         body.recv(b, number as u64, slot(number)).await?;
     }
-    for number in 0..BATCH {
+    for number in 0..batch {
         body.send(a, number as u64, slot(number)).await?;
     }
-    for number in 0..BATCH {
+    for number in 0..batch {
         ensure_eq!(body.received(b).await?.status, Status::Success, "message {number}");
     }
     Ok(())
@@ -143,6 +145,7 @@ pub(super) async fn two_queue_pairs_do_not_mix(body: &mut Body<'_, '_>) -> Outco
 }
 
 pub(super) async fn receives_are_used_in_order(body: &mut Body<'_, '_>) -> Outcome {
+    body.needs_at_once(3)?;
     let [a, b] = body.pair().await?;
     for (at, id) in [30, 10, 20].into_iter().enumerate() {
         body.recv(b, id, at * 64..at * 64 + 64).await?;
@@ -191,6 +194,7 @@ pub(super) async fn a_send_before_its_receive(body: &mut Body<'_, '_>) -> Outcom
 
 pub(super) async fn a_second_send_does_not_overtake(body: &mut Body<'_, '_>) -> Outcome {
     body.needs(20_000)?;
+    body.needs_at_once(rdma_core::frames(20_000) + 1)?;
     let [a, b] = body.pair().await?;
     body.recv(b, 1, 0..20_000).await?;
     body.recv(b, 2, 20_000..20_001).await?;

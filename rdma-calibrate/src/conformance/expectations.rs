@@ -1,8 +1,10 @@
 //! Expectations of kinds of devices, and the experiments that are permitted
 
+use rdma_core::Device as _;
 use rdma_sim::Model;
 use rdma_sim::rules::{EarlyReceives, FrameMatch, QueueUnit, RingOverflow};
 
+use crate::lab::Lab;
 use crate::options::Options;
 use crate::plan::NOT_RISKED;
 
@@ -68,7 +70,7 @@ impl Expectations {
     /// TCP under the verbs, without reliable queue pairs
     pub const TCP: Self = Self { is_unreliable_only: true, ..Self::LINUX };
 
-    /// Apple's device with the rules of `model`
+    /// Apple's device with the rules of `model`, as far as they are known
     pub(crate) fn of(model: &Model) -> Self {
         Self {
             frames_match: model.rules.frame_match == FrameMatch::Exact,
@@ -79,6 +81,12 @@ impl Expectations {
             ..Self::TB5
         }
     }
+}
+
+/// The expectations that do not follow from the rules of the device: those that the caller states, and those of a network adapter
+pub(crate) fn stated(lab: &Lab<'_>) -> Option<Expectations> {
+    let is_adapter = lab.device.caps().one_sided;
+    lab.machine.expectations().or(is_adapter.then_some(Expectations::ADAPTER))
 }
 
 /// The reasons for which behaviours that leave something behind are left out, if they are

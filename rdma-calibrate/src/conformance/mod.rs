@@ -1,7 +1,7 @@
 //! Behaviours that programs rely on, of every device with verbs: one body for all backends
 //!
 //! A behaviour is a function over the two ends of a cable: this side's device, and that of the peer, which does what it is asked. Where
-//! kinds of devices differ for a documented reason, [`Expectations`] say how.
+//! kinds of devices differ for a documented reason, [`Expectations`](expectations::Expectations) say how.
 
 /// Stops a behaviour unless a condition holds
 macro_rules! ensure {
@@ -30,6 +30,7 @@ mod completions;
 mod data;
 pub(crate) mod expectations;
 mod lifecycle;
+mod limits;
 mod memory;
 mod peers;
 mod raw;
@@ -41,10 +42,8 @@ pub(crate) mod verdict;
 
 use std::fmt::Display;
 
-use rdma_core::Device as _;
-
 use self::body::Body;
-use self::expectations::{Expectations, Mode};
+use self::expectations::Mode;
 use self::verdict::{Behaviour, Outcome, Stop, Verdict};
 use crate::error::CalibrateError;
 use crate::lab::Lab;
@@ -118,16 +117,14 @@ fn after(why: impl Display, error: &CalibrateError) -> Verdict {
 /// Tries every behaviour, and notes its verdict; once too many transitions to RTR of this side have failed, or nothing connects any more, the
 /// others are skipped
 ///
-/// The error beside them is the reason for which no more experiments may connect; `None` if they may.
-pub(crate) async fn run(lab: &mut Lab<'_>, mode: Mode) -> (Vec<Behaviour>, Option<CalibrateError>) {
-    let mut broken = None;
+/// None is tried if `broken` is the reason for which nothing may be tried any more. The error beside them is the reason for which no more experiments may connect; `None` if they may.
+pub(crate) async fn run(
+    lab: &mut Lab<'_>,
+    mode: Mode,
+    mut broken: Option<CalibrateError>,
+) -> (Vec<Behaviour>, Option<CalibrateError>) {
     let mut found = Vec::with_capacity(BEHAVIOURS.len());
-    let expectations = lab.machine.expectations().unwrap_or_else(|| match lab.device.caps().one_sided {
-        true => Expectations::ADAPTER,
-        // As far as the rules are known by now.
-        false => Expectations::of(&lab.findings.profile.model),
-    });
-    let mut body = Body::new(lab, expectations, mode);
+    let mut body = Body::new(lab, mode);
     for name in BEHAVIOURS.iter().copied() {
         broken = broken.or_else(|| body.lab.transitions.require().err());
         if let Some(error) = &broken {
@@ -135,7 +132,10 @@ pub(crate) async fn run(lab: &mut Lab<'_>, mode: Mode) -> (Vec<Behaviour>, Optio
             found.push(Behaviour { name, rule: rules::of(name), verdict });
             continue;
         }
-        let ended = run_one(name, &mut body).await;
+        let ended = match limits::require_objects(name, body.lab) {
+            Ok(()) => run_one(name, &mut body).await,
+            left_out => left_out,
+        };
         let closed = body.close_all().await;
         let ended = ended.and(closed);
         if matches!(ended, Err(Stop::Verb(_) | Stop::Unexpected(_))) {

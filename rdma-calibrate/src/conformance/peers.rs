@@ -7,6 +7,7 @@ use rdma_core::Status;
 const NO_WAIT: &str = "no send of the device waits";
 
 pub(super) async fn a_queue_pair_without_peer_sends_nothing(body: &mut Body<'_, '_>) -> Outcome {
+    body.needs_rule("rules.early_receives")?;
     let [a, b] = body.singles().await?;
     let has_receive = body.expectations.receives_at_init;
     if has_receive {

@@ -14,7 +14,8 @@ use crate::registered_qp::RegisteredQp;
 pub(super) struct Raw(RegisteredQp);
 
 impl Raw {
-    /// One with a completion queue of `depth` entries, queues of `frames` frames, and `len` bytes of memory that hold a pattern
+    /// One with a completion queue of `depth` entries, queues of `frames` frames, or as much as the device has, and `len` bytes of memory
+    /// that hold a pattern
     pub(super) fn new(
         device: &AnyDevice,
         depth: u32,
@@ -26,8 +27,9 @@ impl Raw {
         // SAFETY: no request names memory that is not registered.
         unsafe { memory.fill(|at| byte(pattern, at)) };
         memory.register_local(device)?;
-        let cq = Arc::new(device.create_cq(depth)?);
-        RegisteredQp::new(cq, frames, memory).map(Self)
+        let caps = device.caps();
+        let cq = Arc::new(device.create_cq(depth.min(caps.max_cqe))?);
+        RegisteredQp::new(cq, frames.min(caps.max_queue_frames), memory).map(Self)
     }
 
     pub(super) fn address(&self) -> QpAddress {

@@ -42,6 +42,7 @@ pub(super) async fn a_send_before_ready_is_refused(body: &mut Body<'_, '_>) -> O
 }
 
 pub(super) async fn a_receive_after_init_is_kept(body: &mut Body<'_, '_>) -> Outcome {
+    body.needs_rule("rules.early_receives")?;
     let [a, b] = body.singles().await?;
     if !body.expectations.receives_at_init {
         invalid(refused(body.recv(b, 5, 0..64).await, "a receive in INIT")?)?;

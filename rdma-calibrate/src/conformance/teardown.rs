@@ -13,12 +13,13 @@ const OTHER: u8 = 6;
 const UNPROVEN: &str = "the device does not prove that it has stopped";
 
 pub(super) async fn posted_receives_go_with_their_queue_pair(body: &mut Body<'_, '_>) -> Outcome {
+    let receives = body.at_once(20)?;
     let peer = body.make(1, 64, 4096).await?;
     let mut raw = Raw::new(&body.device(), 64, 64, 20 * 64, PATTERN)?;
     body.connect_beside(|| raw.connect(&peer.address))?;
     body.connect_to_address(peer, raw.address()).await?;
-    for slot in 0..20 {
-        raw.recv(slot, slot as usize * 64..slot as usize * 64 + 64)?;
+    for slot in 0..receives {
+        raw.recv(slot as u64, slot * 64..slot * 64 + 64)?;
     }
     let Some(mut memory) = raw.destroy() else { return skip(UNPROVEN) };
     memory.fill(OTHER);
@@ -66,14 +67,16 @@ pub(super) async fn a_peer_that_goes_is_silence(body: &mut Body<'_, '_>) -> Outc
 pub(super) async fn many_pairs_come_and_go_under_load(body: &mut Body<'_, '_>) -> Outcome {
     const LEN: usize = 9000;
     body.needs(LEN)?;
+    let frames = rdma_core::frames(LEN);
+    let messages = (body.at_once(8 * frames)? / frames) as u64;
     for round in 0..20 {
         let [a, b] = body.pair().await?;
-        for slot in 0..8 {
+        for slot in 0..messages {
             let start = slot as usize * 10_000;
             body.recv(b, slot, start..start + LEN).await?;
             body.send(a, slot, start..start + LEN).await?;
         }
-        for _ in 0..round % 8 {
+        for _ in 0..round % messages {
             body.received(b).await?;
         }
         body.close(a).await?;

@@ -21,7 +21,7 @@ async fn received(lab: &mut Lab<'_>) -> Result<Status, CalibrateError> {
     }
 }
 
-async fn frame_match(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+pub(super) async fn frame_match(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
     if (lab.device.caps().max_message as usize) < 2 * FRAME {
         lab.findings.leave("rules.frame_match", "a message of the device is one frame");
         return Ok(());

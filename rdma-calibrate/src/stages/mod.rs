@@ -19,6 +19,8 @@ mod turns;
 mod verbs;
 mod view_of_c;
 
+use rdma_core::Device as _;
+
 use crate::conformance;
 use crate::conformance::expectations::Mode;
 use crate::error::CalibrateError;
@@ -61,6 +63,32 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
     Ok(())
 }
 
+/// Decides the rules that tell what to expect of behaviours; those of experiments that stop stay undecided
+///
+/// A queue is overfilled here alone: only this side uses the memory of its receives, and no message comes.
+///
+/// # Errors
+///
+/// Those after which nothing else may be tried.
+pub(crate) async fn find_expected(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
+    lab.findings.profile.model.caps.send_waits_for_receive = lab.device.caps().send_waits_for_receive;
+    for stage in [Stage::Connecting, Stage::Delivery, Stage::Queues] {
+        let ended = match stage {
+            // The others of this stage do not matter here.
+            Stage::Delivery => delivery::frame_match(lab).await,
+            stage => stage.run(lab, &Options::default()).await,
+        };
+        if let Err(error) = ended {
+            let error = lab.explain(error).await;
+            if !error.is_of_stage() {
+                return Err(error.during(stage.name()));
+            }
+        }
+        lab.ask(Request::Drop).await?;
+    }
+    Ok(())
+}
+
 /// The conformance body, without what leaves something behind, and the rules that it shows
 ///
 /// # Errors
@@ -68,7 +96,7 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
 /// [`CalibrateError::FailedTransitions`] if so many transitions to RTR have failed by it that no other experiment may connect.
 async fn conform(lab: &mut Lab<'_>, options: &Options) -> Result<(), CalibrateError> {
     lab.ask(Request::Drop).await?;
-    let (behaviours, broken) = conformance::run(lab, Mode::stage(options)).await;
+    let (behaviours, broken) = conformance::run(lab, Mode::stage(options), None).await;
     conformance::rules::enter(&mut lab.findings, &behaviours);
     lab.findings.behaviours = behaviours;
     broken.map_or(Ok(()), Err).inspect_err(|_| lab.report())

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures::future::join;
 use rdma_calibrate::{
-    Behaviour, Calls, Conformance, Findings, Machine, Options, Path, calibrate, conform, serve,
+    Behaviour, Calls, Conformance, Expectations, Findings, Machine, Options, Path, calibrate, conform, serve,
 };
 use rdma_core::{
     Access, AnyDevice, Caps, Cause, Device, Error, Gid, Invalid, Lkey, MemoryRegion, PortState, PortStatus,
@@ -50,6 +50,11 @@ impl Machine for Mac {
 
     fn runtime(&self) -> Arc<dyn Runtime> {
         self.0.host(self.1).runtime()
+    }
+
+    /// What is expected does not follow from the rules of a model that differs
+    fn expectations(&self) -> Option<Expectations> {
+        Some(Expectations::TB5)
     }
 }
 

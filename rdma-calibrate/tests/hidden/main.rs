@@ -1,5 +1,6 @@
 //! Calibration of devices with rules and timings that it has to find out
 
+mod alone;
 mod behaviours;
 mod deviant;
 mod devices;

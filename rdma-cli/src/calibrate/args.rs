@@ -41,7 +41,8 @@ pub(crate) struct Arguments {
     /// The profile file to write; the page for people goes beside it, with the extension .md; existing files are replaced; `-` is standard output, without a page
     #[arg(long, value_name = "FILE", default_value = "calibration.toml")]
     pub(super) out: PathBuf,
-    /// Only try the behaviours that programs rely on, which a calibration tries too: on any device with verbs, without a profile and a page
+    /// Only try the behaviours that programs rely on, which a calibration tries too: on any device with verbs, without a profile and a page. What is
+    /// expected follows from the rules in which devices differ, which are found first
     #[arg(long, conflicts_with_all = ["listen", "idle_death", "cables", "out"])]
     pub(super) conformance: bool,
     /// Also wait until queue pairs die of idleness, which takes up to two hours
