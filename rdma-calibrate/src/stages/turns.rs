@@ -2,7 +2,9 @@
 //!
 //! Both have the same number of frames. If the first one sends N frames in a row for each frame of the second, the second one has sent 1 / N
 //! of its frames when the first one ends. The others then take as long as they do alone, which is half of the time of both, and N follows
-//! from that time. The streams become longer until the jitter of their ends and the times of the programs leave one whole number.
+//! from that time. The streams become longer until the jitter of their ends and the times of the programs leave one whole number. The longest
+//! tell about a hundred frames in a row from more: beyond, and if the second one sends nothing before the first one ends, the number is not
+//! decided.
 
 use std::time::Duration;
 
@@ -20,16 +22,14 @@ const RULE: &str = "turns";
 const ROUNDS: usize = 5;
 /// The length of a message, which is that of a row of goodput.
 const MESSAGE_LEN: usize = 16 * FRAME;
-/// The messages of each queue pair in the first streams, and in the longest.
-const COUNTS: [usize; 2] = [128, 4096];
+/// The messages of each queue pair in the first streams, and in the longest, of which all rounds take a second or two on a cable.
+const COUNTS: [usize; 2] = [128, 16_384];
 /// By how much longer streams are than those before.
 const LONGER: usize = 4;
 /// The time of the posts with which a stream begins, unless more are needed to keep the cable busy.
 const POSTS: Duration = Duration::from_micros(10);
 /// The fewest messages at once with which a queue pair always has something to send.
 const LEAST: usize = 4;
-/// The most frames in a row that such streams tell from all of them.
-const MOST_IN_A_ROW: f64 = 10.0;
 /// The second queue pair may end so much before the first, in parts of a stream.
 const NOISE: f64 = 0.1;
 
@@ -66,26 +66,32 @@ pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
         let spread = rounds[ROUNDS - 2] - rounds[1];
         let noise_ns = program.noise_ns + program.begins_ns(depth) * (1.0 - behind) + 2.0 * message_ns / 16.0;
         let error = spread.max(noise_ns / (count as f64 * message_ns));
-        let [least, middle, most] = [behind - error, behind, behind + error].map(turns);
-        match (least, middle, most) {
-            (Ok(least), Ok(_), Ok(most)) if least == most => {
-                lab.findings.decide(FIELD, least);
+        let frames = count * MESSAGE_LEN / FRAME;
+        match Turns::between(behind - error, behind + error) {
+            Turns::Exactly(turns) => {
+                lab.findings.decide(FIELD, turns);
                 lab.findings.rule(RULE, None);
             }
-            (Err(_), Err(instead), Err(_)) => {
+            Turns::SecondEndsFirst => {
+                let instead =
+                    format!("the second of two queue pairs ends first, by {:.2} of a stream alone", -behind);
                 lab.findings.leave(FIELD, &instead);
                 lab.findings.rule(RULE, Some(instead));
             }
-            _ if count < COUNTS[1] => {
+            Turns::Between(..) | Turns::MoreThan(_) | Turns::SecondPauses if count < COUNTS[1] => {
                 count = (count * LONGER).min(COUNTS[1]);
                 continue;
             }
-            (least, _, most) => {
-                let number =
-                    |turns: Result<u64, String>| turns.map_or_else(|_| "many".to_owned(), |n| n.to_string());
-                let why = format!("between {} and {}: the ends of streams vary", number(least), number(most));
-                lab.findings.leave(FIELD, &why);
-                lab.findings.leave_rule(RULE, why);
+            Turns::Between(least, most) => {
+                leave(lab, &format!("between {least} and {most}: streams of {frames} frames show no more"));
+            }
+            Turns::SecondPauses => leave(lab, "the second of two streams ends later than both take together"),
+            Turns::MoreThan(least) => {
+                let why = format!(
+                    "more than {least}: streams of {frames} frames do not show how many, or whether the second of two queue pairs sends \
+                     anything before the first one has ended"
+                );
+                leave(lab, &why);
             }
         }
         return Ok(());
@@ -142,16 +148,31 @@ fn behind(count: f64, [first, second]: [f64; 2]) -> f64 {
     later * (2.0 * count - 2.0) / (second * count - later)
 }
 
-/// The frames in a row of the first queue pair, where the second one ends later by `behind` of the time that a stream takes alone; an
-/// account of the device if they take no turns
-fn turns(behind: f64) -> Result<u64, String> {
-    let in_a_row = 1.0 / (1.0 - behind);
-    if behind < -NOISE {
-        Err(format!("the second of two queue pairs ends first, by {:.2} of a stream alone", -behind))
-    } else if behind >= 1.0 || in_a_row > MOST_IN_A_ROW + 0.5 {
-        Err("the second of two queue pairs sends next to nothing before the first one has ended".to_owned())
-    } else {
-        Ok((in_a_row.round() as u64).max(1))
+/// The frames in a row that the first queue pair sends for each frame of the second one, as far as streams show it
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Turns {
+    Between(u64, u64),
+    Exactly(u64),
+    MoreThan(u64),
+    /// It takes longer than both streams together
+    SecondPauses,
+    /// They take no turns
+    SecondEndsFirst,
+}
+
+impl Turns {
+    /// Where the second one ends later by between `least` and `most` of the time that a stream takes alone
+    fn between(least: f64, most: f64) -> Self {
+        if most < -NOISE {
+            return Self::SecondEndsFirst;
+        }
+        let in_a_row = |behind: f64| (behind < 1.0).then(|| ((1.0 / (1.0 - behind)).round() as u64).max(1));
+        match [least, most].map(in_a_row) {
+            [Some(least), Some(most)] if least == most => Self::Exactly(least),
+            [Some(least), Some(most)] => Self::Between(least, most),
+            [Some(least), None] => Self::MoreThan(least - 1),
+            [None, _] => Self::SecondPauses,
+        }
     }
 }
 
@@ -181,16 +202,20 @@ mod tests {
         assert_eq!(program(1_300.0, 30_000.0).depth(8, 7_000.0), 8);
     }
 
-    /// Catches a count that is off by one, and noise that counts as a turn.
+    /// Catches a count that is off by one, noise that counts as a turn, and a number beyond the longest streams that is said to be known.
     #[test]
     fn the_frames_in_a_row_follow_from_the_end_of_the_second_stream() {
-        for frames in 1..=10_u32 {
-            assert_eq!(turns(1.0 - 1.0 / f64::from(frames)), Ok(frames.into()));
+        let exactly = |behind: f64| Turns::between(behind - 1e-6, behind + 1e-6);
+        for frames in [1, 2, 3, 10, 11, 16, 64, 100_u32] {
+            assert_eq!(exactly(1.0 - 1.0 / f64::from(frames)), Turns::Exactly(frames.into()));
         }
-        assert_eq!([turns(-0.05), turns(0.2)], [Ok(1), Ok(1)]);
-        for (behind, instead) in [(0.95, "before the first"), (1.2, "before the first"), (-0.5, "ends first")]
-        {
-            assert!(turns(behind).unwrap_err().contains(instead), "{behind}");
+        assert_eq!([exactly(-0.05), exactly(0.2)], [Turns::Exactly(1), Turns::Exactly(1)]);
+        assert_eq!(Turns::between(0.89, 0.91), Turns::Between(9, 11));
+        for most in [1.0, 1.1] {
+            assert_eq!(Turns::between(0.99, most), Turns::MoreThan(99), "{most}");
         }
+        assert_eq!([Turns::between(1.1, 1.2), Turns::between(f64::NAN, f64::NAN)], [Turns::SecondPauses; 2]);
+        assert_eq!(Turns::between(-0.6, -0.4), Turns::SecondEndsFirst);
+        assert_eq!(Turns::between(-0.5, 0.1), Turns::Exactly(1), "it may end at the same time");
     }
 }
