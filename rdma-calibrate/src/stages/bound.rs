@@ -13,6 +13,9 @@ pub(super) const FIELD: &str = "timing.mac_bytes_per_us";
 /// The part of the time of a frame from which on the time of a message beside its bytes counts as hidden.
 const HIDDEN: f64 = 0.02;
 
+/// A frame that takes less than its time by the rate of the port, by this factor, was measured wrongly.
+const TOO_FAST: f64 = 2.0;
+
 /// A bound of the payload, as the time of a frame by it and by the cable, in nanoseconds
 pub(super) struct PayloadBound {
     /// By the bound
@@ -90,8 +93,22 @@ fn rate(findings: &Findings) -> f64 {
     findings.port.bits_per_second as f64 / LineRate::TB5.bits_per_second as f64
 }
 
+/// The reason for which no frame takes `frame_ns` on this cable, if the link would have to be that much faster than the port states
+pub(super) fn too_fast(findings: &Findings, frame_ns: f64) -> Option<String> {
+    let stated_ns = FRAME as f64 * 8.0 * 1e9 / findings.port.bits_per_second as f64;
+    (findings.port.bits_per_second > 0 && frame_ns * TOO_FAST < stated_ns).then(|| {
+        format!(
+            "measured {frame_ns:.0} ns, where a frame takes {stated_ns:.0} by the rate that the port states: the machine was busy, or the port states a wrong \
+             rate; calibrate again when no other program needs its processor"
+        )
+    })
+}
+
 /// Enters what a frame takes on this cable
 pub(super) fn enter_frame(findings: &mut Findings, frame_ns: f64) {
+    if let Some(why) = too_fast(findings, frame_ns) {
+        return findings.leave("timing.frame_ns", &why);
+    }
     match rate(findings) {
         0.0 => findings.leave("timing.frame_ns", "the port does not state the rate of its link"),
         rate => findings.decide("timing.frame_ns", (frame_ns * rate).round() as u64),
@@ -101,8 +118,32 @@ pub(super) fn enter_frame(findings: &mut Findings, frame_ns: f64) {
 #[cfg(test)]
 mod tests {
     use rdma_core::{PortState, PortStatus};
+    use rdma_sim::profile::Decided;
 
     use super::*;
+
+    /// Regression: a frame of 1 ns was entered as measured, on a machine that was busy.
+    ///
+    /// Catches a limit that is not that of the link, and one where the port states no rate.
+    #[test]
+    fn a_frame_that_no_link_carries_so_fast_is_left_undecided() {
+        for (gigabits, frame_ns, is_left) in [
+            (80, 1.0, true),
+            (80, 204.0, true),
+            (80, 206.0, false),
+            (40, 300.0, true),
+            (40, 420.0, false),
+            (0, 1.0, false),
+        ] {
+            let port = PortStatus::new(PortState::Active, gigabits * 1_000_000_000);
+            let mut findings = Findings::new("rdma_en2", port);
+            enter_frame(&mut findings, frame_ns);
+            let why = findings.profile.why("timing.frame_ns").unwrap_or_default();
+            assert_eq!(why.contains("the machine was busy"), is_left, "{gigabits}, {frame_ns}: {why}");
+            let is_measured = findings.profile.decided("timing.frame_ns") == Some(Decided::Measured);
+            assert_eq!(is_measured, !is_left && gigabits > 0, "{gigabits}, {frame_ns}");
+        }
+    }
 
     /// Catches a bound that is entered where none is, and one that hides a whole message and is not.
     #[test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rdma_core::{Device, FRAME};
 use rdma_sim::Timing;
 
-use super::bound::{PayloadBound, enter_frame};
+use super::bound::{PayloadBound, enter_frame, too_fast};
 use super::samples::{median, ns};
 use super::spacing::{LONG, SHORT, Spacings, share_of_frame};
 use crate::Findings;
@@ -113,9 +113,9 @@ fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
     let beside = spacings.beside_bytes(frame_ns, short_ns);
     let findings = &mut lab.findings;
     findings.decide("timing.line_rate", is_timed);
-    if is_timed {
+    if is_timed && too_fast(findings, frame_ns).is_none() {
         findings.figure("payload rate of full frames, GB/s", format_args!("{:.2}", FRAME as f64 / frame_ns));
-    } else {
+    } else if !is_timed {
         findings.leave("timing.frame_ns", "bytes take no time");
     }
     let message = beside.enter(findings);
