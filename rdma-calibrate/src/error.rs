@@ -73,9 +73,23 @@ pub enum CalibrateError {
         "the other side does not answer as tb5 calibrate: start tb5 calibrate --listen there, unless it serves another side now"
     )]
     NotCalibrate,
+    /// The other side, which connected to this one, asks nothing that a calibration does
+    #[error(
+        "the other side does not ask as tb5 calibrate: on the machine that should calibrate with this one, run tb5 calibrate HOST: with the name of \
+         this machine"
+    )]
+    NotAsking,
 }
 
 impl CalibrateError {
+    /// This error at the side that answers
+    pub(crate) fn of_answering_side(self) -> Self {
+        match self {
+            Self::NotCalibrate => Self::NotAsking,
+            error => error,
+        }
+    }
+
     /// True if the device of a side is gone, or its port is down
     pub(crate) fn is_gone(&self) -> bool {
         match self {
@@ -110,7 +124,8 @@ impl CalibrateError {
             | Self::PeerGone
             | Self::PeerSilent(_)
             | Self::Version(_)
-            | Self::NotCalibrate => false,
+            | Self::NotCalibrate
+            | Self::NotAsking => false,
         }
     }
 }

@@ -43,7 +43,7 @@ impl<'a> Greeted<'a> {
     ///
     /// # Errors
     ///
-    /// [`CalibrateError::NotCalibrate`] if it is another program, says nothing, takes nothing, or ends the connection;
+    /// [`CalibrateError::NotAsking`] if it is another program, says nothing, takes nothing, or ends the connection;
     /// [`CalibrateError::Version`] if it speaks another version.
     ///
     /// # Cancel safety
@@ -53,7 +53,7 @@ impl<'a> Greeted<'a> {
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'a,
         runtime: &dyn Runtime,
     ) -> Result<Self, CalibrateError> {
-        Control::handshake(stream, runtime).await.map(Self)
+        Control::handshake(stream, runtime).await.map(Self).map_err(CalibrateError::of_answering_side)
     }
 }
 
@@ -107,13 +107,13 @@ pub async fn serve_watched(
         },
         Err(error) => {
             let error = CalibrateError::Device(error);
-            let Numbered { number, body: _ } = control.receive::<Numbered<Request>>(runtime, IDLE).await?;
+            let Numbered { number, body: _ } = next(&mut control, runtime).await?;
             control.send(runtime, &Numbered { number, body: Reply::Failed((&error).into()) }).await?;
             return Err(error);
         }
     };
     loop {
-        let Numbered { number, body: request } = control.receive::<Numbered<Request>>(runtime, IDLE).await?;
+        let Numbered { number, body: request } = next(&mut control, runtime).await?;
         // These take their time from the reply on.
         if let Request::Echo { .. } | Request::Relay { .. } | Request::Flow(_) = request {
             let prepared = answers.prepare(request);
@@ -130,6 +130,11 @@ pub async fn serve_watched(
             return Ok(());
         }
     }
+}
+
+/// The next request of the other side
+async fn next(control: &mut Control<'_>, runtime: &dyn Runtime) -> Result<Numbered<Request>, CalibrateError> {
+    control.receive(runtime, IDLE).await.map_err(CalibrateError::of_answering_side)
 }
 
 /// Opens the device of `machine`; its port must be active
@@ -160,7 +165,7 @@ struct Answers<'a> {
 
 impl Answers<'_> {
     fn station(&mut self) -> Result<&mut Station, CalibrateError> {
-        self.station.as_mut().ok_or(CalibrateError::NotCalibrate)
+        self.station.as_mut().ok_or(CalibrateError::NotAsking)
     }
 
     /// The bytes that stations leave of the memory of all queue pairs
@@ -183,7 +188,7 @@ impl Answers<'_> {
             Request::Flow(flow) if flow.is_possible() => {
                 Ok(self.resting.iter_mut().try_for_each(|station| flow.prepare(station, false))?)
             }
-            _ => Err(CalibrateError::NotCalibrate),
+            _ => Err(CalibrateError::NotAsking),
         }
     }
 
@@ -217,11 +222,11 @@ impl Answers<'_> {
                 return Ok(Reply::Made { address });
             }
             Request::Connect { address } => {
-                let station = self.station.as_ref().ok_or(CalibrateError::NotCalibrate)?;
+                let station = self.station.as_ref().ok_or(CalibrateError::NotAsking)?;
                 self.transitions.attempt(|| station.connect(&address).map_err(CalibrateError::from))?;
             }
             Request::Recv { first, count, len } => {
-                let end = first.checked_add(count).ok_or(CalibrateError::NotCalibrate)?;
+                let end = first.checked_add(count).ok_or(CalibrateError::NotAsking)?;
                 self.receive(first..end, len)?;
             }
             Request::RecvLate { len } => {

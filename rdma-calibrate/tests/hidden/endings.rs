@@ -103,13 +103,18 @@ fn an_older_side_is_recognised_by_both() {
             });
             let expected = match line {
                 // One that says nothing is a stranger: a server of another kind, or a port scanner.
-                "" | "hello\n" => CalibrateError::NotCalibrate,
+                "" | "hello\n" if asks => CalibrateError::NotCalibrate,
+                "" | "hello\n" => CalibrateError::NotAsking,
                 _ => CalibrateError::Version(0),
             };
             assert_eq!(run.value, expected);
             assert!(run.leaks.is_empty());
         }
     }
+    // Regression: the side that listens was told to start the command that listens on the other machine.
+    let remedies = [CalibrateError::NotCalibrate, CalibrateError::NotAsking].map(|error| error.to_string());
+    assert!(remedies[0].contains("start tb5 calibrate --listen there"), "{remedies:?}");
+    assert!(remedies[1].contains("run tb5 calibrate HOST:"), "{remedies:?}");
     let text = CalibrateError::Version(0).to_string();
     assert!(text.contains("version 0") && text.contains("the same tb5 on both"), "{text}");
 }

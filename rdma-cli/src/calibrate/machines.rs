@@ -176,7 +176,8 @@ fn with_peer<T>(
     let simulation = |profile| Simulation { profile, is_in_real_time: true };
     let record = Record::new(files, provider.simulated_profile().map(simulation));
     let found = runtime()?.block_on(async {
-        let connecting = connect(host, args.port(), "tb5 calibrate --listen");
+        let is_busy = ", unless it answers another machine now: a second one is refused";
+        let connecting = connect(host, args.port(), "tb5 calibrate --listen", is_busy);
         let stream = unless_interrupted(&interrupt, connecting).await?;
         stream.set_nodelay(true)?;
         output.announce(&format!("backend: {}; {} answers", names.join(", "), stream.peer_addr()?))?;
@@ -227,7 +228,7 @@ fn greet(stream: TcpStream, peer: SocketAddr) -> Result<Attempt<'static, (Greete
         let refused = |error| {
             let error = match error {
                 // Another program has connected, such as a port scanner.
-                CalibrateError::NotCalibrate => anyhow!("this is no tb5 calibrate"),
+                CalibrateError::NotAsking => anyhow!("this is no tb5 calibrate"),
                 error => error.into(),
             };
             Refused { peer, error }

@@ -54,7 +54,7 @@ impl Peer<'_> {
         options: NodeOptions,
     ) -> Result<(Node<AnyDevice>, Session<AnyDevice>, String)> {
         let carriers = Carriers::find(self.machines.carrier.unwrap_or(Carrier::Auto))?;
-        let connecting = connect(self.host, self.machines.port(), self.command);
+        let connecting = connect(self.host, self.machines.port(), self.command, "");
         let stream = unless_interrupted(self.interrupt, connecting).await?;
         let address = stream.peer_addr()?;
         let node = carriers.node(stream.local_addr()?, options)?;
