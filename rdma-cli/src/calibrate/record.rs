@@ -1,5 +1,6 @@
 //! The profile and the page, as far as a calibration has come
 
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,6 +23,13 @@ pub(super) struct Files {
 impl Files {
     /// `read` is the profile that is measured
     pub(super) fn require_writable(profile: &Path, read: Option<&str>) -> Result<Self> {
+        if profile.file_name().is_none() {
+            let why = format!(
+                "--out: {} is no file: name the file of the profile, such as found.toml",
+                shown(profile)
+            );
+            bail!(Failure::usage(why));
+        }
         let page = (!is_standard(profile)).then(|| profile.with_extension("md"));
         // Also as .MD: many disks of Macs take both for one.
         if page.as_deref().is_some_and(|page| page.as_os_str().eq_ignore_ascii_case(profile)) {
@@ -61,11 +69,13 @@ pub(super) struct Record {
     /// `None` for a real device
     simulated: Option<Simulation>,
     latest: Arc<Mutex<Option<Findings>>>,
+    /// The latest reason for which the files could not be written while the calibration runs, which is said once
+    unwritten: Arc<Mutex<Option<String>>>,
 }
 
 impl Record {
     pub(super) fn new(files: Option<Files>, simulated: Option<Simulation>) -> Self {
-        Self { files, simulated, latest: Arc::default() }
+        Self { files, simulated, latest: Arc::default(), unwritten: Arc::default() }
     }
 
     pub(super) fn simulated_profile(&self) -> Option<&str> {
@@ -83,8 +93,13 @@ impl Record {
         }
         let unfinished = self.ended(findings.clone(), "these files were written while it ran");
         // The profile is not printed, as it is at the end.
-        if let Err(error) = files.write(&unfinished, |error, _| error) {
-            note(&with_sources(&error));
+        let written = files.write(&unfinished, |error, _| error);
+        let why = written.err().map(|error| with_sources(&error));
+        let before =
+            mem::replace(&mut *self.unwritten.lock().unwrap_or_else(PoisonError::into_inner), why.clone());
+        // Once for many stages.
+        if let Some(why) = why.filter(|why| before.as_ref() != Some(why)) {
+            note(&why);
         }
     }
 
