@@ -76,7 +76,9 @@ fn fits(posted: Outcome, number: usize, [asked, reported]: [u32; 2]) -> Outcome 
 }
 
 pub(super) async fn what_was_asked_for_or_reported_fits(body: &mut Body<'_, '_>) -> Outcome {
-    for asked in [1, 2, 5, 31, 64, 200].map(|asked: u32| asked.min(body.caps().max_queue_frames)) {
+    // Each request has an entry of the completion queue.
+    let most = body.caps().max_queue_frames.min(body.caps().max_cqe);
+    for asked in [1, 2, 5, 31, 64, 200].map(|asked: u32| asked.min(most)) {
         let [a, b] = body.pair_with(asked, [asked as usize * FRAME; 2]).await?;
         let QpCapacity { recv_frames, send_frames } = a.capacity;
         ensure!(recv_frames > 0 && send_frames > 0, "asked for {asked}: {:?}", a.capacity);

@@ -104,7 +104,7 @@ pub(super) async fn a_completion_queue_too_deep_is_refused(body: &mut Body<'_, '
 pub(super) async fn queue_pairs_have_different_numbers(body: &mut Body<'_, '_>) -> Outcome {
     let cq = body.device().create_cq(16)?;
     let count = body.caps().max_qp.min(4);
-    let made: Result<Vec<_>, _> = (0..count).map(|_| cq.create_qp(&QpInit::with_frames(8))).collect();
+    let made: Result<Vec<_>, _> = (0..count).map(|_| cq.create_qp(&init(body))).collect();
     let made = made?;
     let mut numbers: Vec<_> = made.iter().map(|qp| qp.address().qpn).collect();
     numbers.sort();
@@ -118,7 +118,7 @@ pub(super) async fn queue_pair_numbers_are_hops(body: &mut Body<'_, '_>) -> Outc
         return skip(THUNDERBOLT);
     }
     let cq = body.device().create_cq(16)?;
-    let create = || cq.create_qp(&QpInit::with_frames(8));
+    let create = || cq.create_qp(&init(body));
     let (one, other) = (create()?, create()?);
     for Qpn(number) in [one.address().qpn, other.address().qpn] {
         let is_hop = number.is_multiple_of(256) && number >= 9 * 256;
@@ -127,9 +127,14 @@ pub(super) async fn queue_pair_numbers_are_hops(body: &mut Body<'_, '_>) -> Outc
     Ok(())
 }
 
+/// A queue pair of few frames
+fn init(body: &Body<'_, '_>) -> QpInit {
+    QpInit::with_frames(body.caps().max_queue_frames.min(8))
+}
+
 /// A queue pair of this side
 fn one(body: &Body<'_, '_>) -> Result<AnyQueuePair, Error> {
-    body.device().create_cq(16)?.create_qp(&QpInit::with_frames(8))
+    body.device().create_cq(16)?.create_qp(&init(body))
 }
 
 pub(super) async fn an_address_is_in_the_gid_table(body: &mut Body<'_, '_>) -> Outcome {
@@ -195,8 +200,8 @@ pub(super) async fn queue_pairs_are_limited(body: &mut Body<'_, '_>) -> Outcome 
     let cq = body.device().create_cq(16)?;
     let limit = body.caps().max_qp;
     // Apple's device states 11 and has 10.
-    limited(body, limit.saturating_sub(1), Resource::QueuePairs, |_| cq.create_qp(&QpInit::with_frames(8)))
-        .await
+    let init = init(body);
+    limited(body, limit.saturating_sub(1), Resource::QueuePairs, |_| cq.create_qp(&init)).await
 }
 
 pub(super) async fn completion_queues_are_limited(body: &mut Body<'_, '_>) -> Outcome {
@@ -240,5 +245,5 @@ pub(super) async fn datagram_queue_pairs_are_refused(body: &mut Body<'_, '_>) ->
 
 fn of_type(body: &Body<'_, '_>, qp_type: QpType) -> Result<AnyQueuePair, Error> {
     let device = Arc::clone(&body.lab.device);
-    device.create_cq(16)?.create_qp(&QpInit { qp_type, ..QpInit::with_frames(8) })
+    device.create_cq(16)?.create_qp(&QpInit { qp_type, ..init(body) })
 }
