@@ -92,6 +92,17 @@ fn strangers_do_not_keep_a_calibration_that_listens() {
     assert!(text.contains("the other side calibrates by version 0"), "{text}");
 }
 
+/// Regression: a side that answered another one refused the connection, and was said not to run.
+#[test]
+fn a_refused_connection_may_be_of_a_side_that_answers_another_one() {
+    let words = [env!("CARGO_BIN_EXE_tb5"), "calibrate", "127.0.0.1:", "--port", "PORT", "--conformance"];
+    let output = with_port(&[], &words.map(str::to_owned)).output();
+    let causes = [
+        "run `tb5 calibrate --listen` there first, unless it answers another machine now: a second one is refused",
+    ];
+    assert_failed(&output, 1, &causes);
+}
+
 /// Catches a device that does not exist and is taken for one whose port is down.
 #[test]
 fn a_device_that_does_not_exist_is_a_wrong_argument() {
