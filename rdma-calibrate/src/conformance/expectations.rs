@@ -86,7 +86,7 @@ impl Expectations {
 /// The expectations that do not follow from the rules of the device: those that the caller states, and those of a network adapter
 pub(crate) fn stated(lab: &Lab<'_>) -> Option<Expectations> {
     let is_adapter = lab.device.caps().one_sided;
-    lab.machine.expectations().or(is_adapter.then_some(Expectations::ADAPTER))
+    lab.machine.expectations().or_else(|| is_adapter.then_some(Expectations::ADAPTER))
 }
 
 /// The reasons for which behaviours that leave something behind are left out, if they are

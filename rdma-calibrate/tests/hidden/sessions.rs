@@ -20,7 +20,7 @@ const PINGS: usize = 40;
 const AT_ONCE: usize = 8;
 /// With jitter, the time of a stream of messages of a frame at most is the mean of so many runs: one delivery that is later changes which are polled
 /// together from then on, so that runs on one and the same device differ by up to 15 %.
-const RUNS: u64 = 8;
+const RUNS: u64 = 16;
 
 /// Fails unless sessions take as long by the profile as on the device, within 5 %: messages there and back, and streams
 #[track_caller]
