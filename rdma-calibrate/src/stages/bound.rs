@@ -58,7 +58,7 @@ impl PayloadBound {
         findings.profile.remark(FIELD, why);
         let is_beside = format!("beside a bound of the payload, which takes {bound_ns:.0} ns for as much");
         if shows_line {
-            enter_frame(findings, line_ns);
+            decide_frame(findings, line_ns);
             findings
                 .profile
                 .remark("timing.frame_ns", &format!("of messages of a part of a frame, {is_beside}"));
@@ -68,7 +68,7 @@ impl PayloadBound {
         if line_ns < most_ns {
             findings.leave("timing.frame_ns", &at_most);
         } else {
-            enter_frame(findings, line_ns);
+            decide_frame(findings, line_ns);
             findings.profile.remark("timing.frame_ns", &at_most);
         }
     }
@@ -104,11 +104,16 @@ pub(super) fn too_fast(findings: &Findings, frame_ns: f64) -> Option<String> {
     })
 }
 
-/// Enters what a frame takes on this cable
+/// Enters what a frame takes on this cable, unless no link is so fast
 pub(super) fn enter_frame(findings: &mut Findings, frame_ns: f64) {
-    if let Some(why) = too_fast(findings, frame_ns) {
-        return findings.leave("timing.frame_ns", &why);
+    match too_fast(findings, frame_ns) {
+        Some(why) => findings.leave("timing.frame_ns", &why),
+        None => decide_frame(findings, frame_ns),
     }
+}
+
+/// Enters what a frame takes by the cable alone, which beside a bound is the most that it may take, or what parts of frames show
+fn decide_frame(findings: &mut Findings, frame_ns: f64) {
     match rate(findings) {
         0.0 => findings.leave("timing.frame_ns", "the port does not state the rate of its link"),
         rate => findings.decide("timing.frame_ns", (frame_ns * rate).round() as u64),
