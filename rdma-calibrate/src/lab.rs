@@ -8,6 +8,7 @@ use rdma_async::time::sleep;
 use rdma_core::{AnyDevice, Device as _, Error, Gid, QpAddress, Runtime, Time};
 
 use crate::calls::{Call, Calls};
+use crate::conformance::expectations::Expectations;
 use crate::control::{Control, REPLY_TIMEOUT, Stream};
 use crate::error::CalibrateError;
 use crate::findings::Findings;
@@ -89,6 +90,12 @@ impl<'a> Lab<'a> {
     /// Fails if the device is gone, or its port is down
     pub(crate) fn require_port(&self) -> Result<(), CalibrateError> {
         require_active(&self.device).map_err(CalibrateError::Device)
+    }
+
+    /// The expectations that do not follow from the rules of the device: those that the caller states, and those of a network adapter
+    pub(crate) fn stated_expectations(&self) -> Option<Expectations> {
+        let is_adapter = self.device.caps().one_sided;
+        self.machine.expectations().or_else(|| is_adapter.then_some(Expectations::ADAPTER))
     }
 
     pub(crate) fn now(&self) -> Time {

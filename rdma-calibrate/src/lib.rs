@@ -41,7 +41,7 @@ pub use self::rule_plan::{UNCHECKED_RULES, checked_rules};
 pub use self::serve::{Greeted, serve, serve_watched};
 pub use self::version::VERSION;
 
-use self::conformance::expectations::{self, Mode};
+use self::conformance::expectations::Mode;
 use self::control::Stream;
 use self::lab::Lab;
 use self::stages::Stage;
@@ -115,7 +115,7 @@ pub async fn conform(
 ) -> Result<Conformance, CalibrateError> {
     let mut lab = Lab::connect(machine, &mut stream, calls).await?;
     machine.begins(Stage::Conformance.name(), 1, 1);
-    let found = match expectations::stated(&lab) {
+    let found = match lab.stated_expectations() {
         Some(_) => Ok(()),
         None => stages::find_expected(&mut lab).await,
     };

@@ -12,7 +12,7 @@ use rdma_core::{
 use rdma_sim::profile::Decided;
 
 use super::acts::{Act, Acted, End, MAX_MEMORY, Queues, Refusal};
-use super::expectations::{self, Expectations, Mode};
+use super::expectations::{Expectations, Mode};
 use super::limits;
 use super::raw::Raw;
 use super::verdict::{Stop, skip};
@@ -54,7 +54,7 @@ pub(super) struct Body<'a, 'b> {
 
 impl<'a, 'b> Body<'a, 'b> {
     pub(super) fn new(lab: &'a mut Lab<'b>, mode: Mode) -> Self {
-        let stated = expectations::stated(lab);
+        let stated = lab.stated_expectations();
         let by_rules = stated.is_none();
         let expectations = stated.unwrap_or_else(|| Expectations::of(&lab.findings.profile.model));
         Self { lab, expectations, mode, by_rules, queues: Queues::default(), made: 0 }

@@ -1,10 +1,8 @@
 //! Expectations of kinds of devices, and the experiments that are permitted
 
-use rdma_core::Device as _;
 use rdma_sim::Model;
 use rdma_sim::rules::{EarlyReceives, FrameMatch, QueueUnit, RingOverflow};
 
-use crate::lab::Lab;
 use crate::options::Options;
 use crate::plan::NOT_RISKED;
 
@@ -81,12 +79,6 @@ impl Expectations {
             ..Self::TB5
         }
     }
-}
-
-/// The expectations that do not follow from the rules of the device: those that the caller states, and those of a network adapter
-pub(crate) fn stated(lab: &Lab<'_>) -> Option<Expectations> {
-    let is_adapter = lab.device.caps().one_sided;
-    lab.machine.expectations().or_else(|| is_adapter.then_some(Expectations::ADAPTER))
 }
 
 /// The reasons for which behaviours that leave something behind are left out, if they are
