@@ -223,14 +223,12 @@ impl<D: Device> BareQp<D> {
     }
 
     fn take(&mut self, completion: &Completion) -> Completion {
-        let mut named = self.posted.iter().enumerate().filter(|(_, posted)| posted.id == completion.id);
-        let found = match completion.status {
-            Status::Success => named.find(|(_, posted)| posted.opcode == completion.opcode),
-            // With an error the opcode means nothing. A send and a receive of one name are not told apart then: the device may
-            // still use the range of either.
-            _ => named.next().filter(|(_, oldest)| named.all(|(_, posted)| posted.opcode == oldest.opcode)),
-        };
-        let Some((at, _)) = found else { return *completion };
+        let names_it = |posted: &Posted| posted.id == completion.id && posted.opcode == completion.opcode;
+        // A completion with an error need not name the kind of its request.
+        let may_name_it =
+            |posted: &Posted| posted.id == completion.id && completion.status != Status::Success;
+        let named = self.posted.iter().position(names_it);
+        let Some(at) = named.or_else(|| self.posted.iter().position(may_name_it)) else { return *completion };
         // The oldest of that name: completions come in the order of the posts.
         let Posted { opcode, .. } = self.posted.remove(at);
         Completion { opcode, ..*completion }
