@@ -132,7 +132,12 @@ pub(crate) async fn run(
             found.push(Behaviour { name, rule: rules::of(name), verdict });
             continue;
         }
-        let ended = match limits::require_objects(name, body.lab) {
+        // Where limits are high, each handle of a device may have its own.
+        let has_objects = match body.expectations.limits_are_small {
+            true => limits::require_objects(name, body.lab),
+            false => Ok(()),
+        };
+        let ended = match has_objects {
             Ok(()) => run_one(name, &mut body).await,
             left_out => left_out,
         };
