@@ -108,6 +108,11 @@ impl<'a, 'b> Body<'a, 'b> {
         max.min(limits::queue_frames(self.lab).saturating_mul(FRAME))
     }
 
+    /// Stops unless the device has the objects that a behaviour needs; where limits are high, each handle of a device may have its own
+    pub(super) fn needs_objects(&self, behaviour: &str) -> Result<(), Stop> {
+        if self.expectations.limits_are_small { limits::require_objects(behaviour, self.lab) } else { Ok(()) }
+    }
+
     /// Stops unless each queue of a queue pair may hold so many requests, or frames, at once
     pub(super) fn needs_at_once(&self, count: usize) -> Result<(), Stop> {
         limits::requests(self.lab, count, count).map(drop)

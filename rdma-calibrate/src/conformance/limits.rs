@@ -85,10 +85,8 @@ pub(super) fn queue_frames(lab: &Lab<'_>) -> usize {
 /// [`Stop::Skipped`] if they are fewer than `least`.
 pub(super) fn requests(lab: &Lab<'_>, least: usize, most: usize) -> Result<usize, Stop> {
     let fit = queue_frames(lab).min(lab.device.caps().max_cqe as usize);
-    match fit {
-        _ if fit < least => {
-            skip(format!("it needs {least} requests at once, and the device has room for {fit}"))
-        }
-        _ => Ok(fit.min(most)),
+    if fit < least {
+        return skip(format!("it needs {least} requests at once, and the device has room for {fit}"));
     }
+    Ok(fit.min(most))
 }

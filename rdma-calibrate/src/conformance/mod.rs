@@ -117,7 +117,8 @@ fn after(why: impl Display, error: &CalibrateError) -> Verdict {
 /// Tries every behaviour, and notes its verdict; once too many transitions to RTR of this side have failed, or nothing connects any more, the
 /// others are skipped
 ///
-/// None is tried if `broken` is the reason for which nothing may be tried any more. The error beside them is the reason for which no more experiments may connect; `None` if they may.
+/// None is tried if `broken` is the reason for which nothing may be tried any more. The error beside them is the reason for which no more
+/// experiments may connect; `None` if they may.
 pub(crate) async fn run(
     lab: &mut Lab<'_>,
     mode: Mode,
@@ -132,12 +133,7 @@ pub(crate) async fn run(
             found.push(Behaviour { name, rule: rules::of(name), verdict });
             continue;
         }
-        // Where limits are high, each handle of a device may have its own.
-        let has_objects = match body.expectations.limits_are_small {
-            true => limits::require_objects(name, body.lab),
-            false => Ok(()),
-        };
-        let ended = match has_objects {
+        let ended = match body.needs_objects(name) {
             Ok(()) => run_one(name, &mut body).await,
             left_out => left_out,
         };

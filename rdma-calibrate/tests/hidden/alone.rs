@@ -45,7 +45,8 @@ fn ruled(change: impl FnOnce(&mut Model)) -> Model {
     model
 }
 
-/// Regression: the body alone expected the rules of the simulator, of a device of whatever rules, and filled queues that damage data then.
+/// Regression: without a calibration, the body expected the rules of the simulator of every device, and overfilled queues of devices that damage
+/// data then.
 ///
 /// Catches an expectation that does not follow from the rules of the device.
 #[test]

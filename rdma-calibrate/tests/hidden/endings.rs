@@ -324,7 +324,7 @@ fn a_port_that_is_wedged_meanwhile_is_the_end_and_no_limit_of_the_device() {
     }
 }
 
-/// A Mac whose peer's port is wedged so long after the stage "failures" has begun
+/// A Mac, and the time after the begin of its stage "failures" at which the port of its peer is wedged
 struct FailingPeer(Keeping, Duration);
 
 impl Machine for FailingPeer {

@@ -176,8 +176,9 @@ fn with_peer<T>(
     let simulation = |profile| Simulation { profile, is_in_real_time: true };
     let record = Record::new(files, provider.simulated_profile().map(simulation));
     let found = runtime()?.block_on(async {
-        let is_busy = ", unless it answers another machine now: a second one is refused";
-        let connecting = connect(host, args.port(), "tb5 calibrate --listen", is_busy);
+        let remedy =
+            "run `tb5 calibrate --listen` there first, unless it answers another machine now: a second one is refused";
+        let connecting = connect(host, args.port(), remedy);
         let stream = unless_interrupted(&interrupt, connecting).await?;
         stream.set_nodelay(true)?;
         output.announce(&format!("backend: {}; {} answers", names.join(", "), stream.peer_addr()?))?;

@@ -24,14 +24,14 @@ pub(crate) fn require_port(port: u16, usual: u16) -> Result<(), Failure> {
     Err(Failure::Usage(why))
 }
 
-/// Connects to `port` of `host`, where `command` has to run; an error says so, followed by `exception`
-pub(crate) async fn connect(host: &Host, port: u16, command: &str, exception: &str) -> Result<TcpStream> {
+/// Connects to `port` of `host`; an error names both, and says the `remedy`
+pub(crate) async fn connect(host: &Host, port: u16, remedy: &str) -> Result<TcpStream> {
     let name = host.name().to_owned();
     let connecting = async {
         let addresses = resolved(move || (name.as_str(), port).to_socket_addrs()).await?;
         TcpStream::connect(&addresses[..]).await
     };
-    let remedy = || format!("{host}, port {port}: run `{command}` there first{exception}");
+    let remedy = || format!("{host}, port {port}: {remedy}");
     match timeout(PATIENCE, connecting).await {
         Err(_) => bail!("{}: nothing answered for {PATIENCE:?}", remedy()),
         Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => Err(error).with_context(remedy),

@@ -54,7 +54,8 @@ impl Peer<'_> {
         options: NodeOptions,
     ) -> Result<(Node<AnyDevice>, Session<AnyDevice>, String)> {
         let carriers = Carriers::find(self.machines.carrier.unwrap_or(Carrier::Auto))?;
-        let connecting = connect(self.host, self.machines.port(), self.command, "");
+        let remedy = format!("run `{}` there first", self.command);
+        let connecting = connect(self.host, self.machines.port(), &remedy);
         let stream = unless_interrupted(self.interrupt, connecting).await?;
         let address = stream.peer_addr()?;
         let node = carriers.node(stream.local_addr()?, options)?;

@@ -1,4 +1,4 @@
-//! Field failures whose cause is not known: faults and rules of the model reproduce the reported symptom, not the cause
+//! Field failures of unknown cause: for each, a test shows that faults and rules of the model reproduce the reported symptom
 
 use std::time::Duration;
 
