@@ -99,37 +99,57 @@ fn the_limits_of_a_device_hold_for_all_processes_of_its_host_together() {
     assert!(third.end() && b.end());
 }
 
+/// A fabric of two hosts on which each end of a process leaks three objects, by this rule
+fn leaking(rule: &str) -> Hosts {
+    let text = format!("format = 1\nbase = \"tb5\"\n[rules]\n{rule} = 3\n");
+    let profile = Profile::parse("leaking.toml", &text).unwrap();
+    Hosts::new("leaking", &Settings::new(Topology::pair()).with_profile(profile), PEER)
+}
+
+/// How many objects a process of host `a` finds room for, which is killed then
+fn fill_and_die(hosts: &Hosts) -> u32 {
+    let mut a = hosts.start("a");
+    let filled = fill(&mut a);
+    a.kill();
+    filled
+}
+
+fn reboot(hosts: &Hosts) {
+    hosts.fabric.add_fault("at 0s a reboot 1ms").unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+}
+
 /// Catches ends of processes that leak nothing without a fault, leaks of one process that the next one replaces, and a reboot that does
 /// not free them.
 #[test]
 fn each_end_of_a_process_leaks_protection_domains_until_a_reboot() {
-    let text = "format = 1\nbase = \"tb5\"\n[rules]\nprocess_end_leaks_pds = 3\n";
-    let profile = Profile::parse("leaking.toml", text).unwrap();
-    let hosts = Hosts::new("leaking", &Settings::new(Topology::pair()).with_profile(profile), PEER);
-    let fill_and_die = || {
-        let mut a = hosts.start("a");
-        let filled = fill(&mut a);
-        a.kill();
-        filled
-    };
+    let hosts = leaking("process_end_leaks_pds");
     let mut bystander = hosts.start("b");
     assert_eq!(
         fill(&mut bystander),
         10,
         "of queue pairs, of which a device has fewer than protection domains"
     );
-    assert_eq!([(); 5].map(|()| fill_and_die()), [10, 8, 5, 2, 0]);
-    hosts.fabric.add_fault("at 0s a reboot 1ms").unwrap();
-    std::thread::sleep(Duration::from_millis(20));
-    assert_eq!(fill_and_die(), 10);
-    assert_eq!(fill_and_die(), 8);
+    assert_eq!([(); 5].map(|()| fill_and_die(&hosts)), [10, 8, 5, 2, 0]);
+    reboot(&hosts);
+    assert_eq!(fill_and_die(&hosts), 10);
+    assert_eq!(fill_and_die(&hosts), 8);
     let mut tidy = hosts.start("a");
     let open = format!("open {DEVICE} 15 16384");
     tidy.ask(&open);
     tidy.ask("drop 0");
     tidy.kill();
-    assert_eq!(fill_and_die(), 5, "a process that has nothing leaks nothing");
+    assert_eq!(fill_and_die(&hosts), 5, "a process that has nothing leaks nothing");
     assert!(bystander.end());
+}
+
+/// Catches the same of queue pairs, which nothing leaked between processes.
+#[test]
+fn each_end_of_a_process_leaks_queue_pairs_until_a_reboot() {
+    let hosts = leaking("process_end_leaks_qps");
+    assert_eq!([(); 5].map(|()| fill_and_die(&hosts)), [10, 7, 4, 1, 0]);
+    reboot(&hosts);
+    assert_eq!([(); 2].map(|()| fill_and_die(&hosts)), [10, 7]);
 }
 
 /// Catches a process that takes the queue pairs of another with it when it ends, and receives of a killed process that its successor

@@ -193,8 +193,12 @@ impl LocalHost {
     /// Counts objects for all processes of the host; the faults that are due have fired
     fn share_objects(&self, process: ProcessName, driver: &Driver) {
         let segment = &self.fabric.segment;
-        let pds = self.fabric.settings().model().rules.process_end_leaks_pds;
-        let leaks = Leaks { pds, boots: driver.remote_input().boots(process.host) };
+        let rules = &self.fabric.settings().model().rules;
+        let leaks = Leaks {
+            pds: rules.process_end_leaks_pds,
+            qps: rules.process_end_leaks_qps,
+            boots: driver.remote_input().boots(process.host),
+        };
         let directory = self.fabric.directory().to_owned();
         let objects = HostObjects::new(Arc::clone(segment), directory, process, leaks);
         objects.clear(self.ports());

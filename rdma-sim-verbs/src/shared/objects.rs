@@ -5,8 +5,9 @@
 //! killed leaves its bits behind. They are cleared by the next process in its slot, or by one that would be refused because of
 //! them.
 //!
-//! What an ended process had is where the rule `process-end` applies: its protection domains turn, up to a number, into leaked ones when
-//! its bits are cleared. Those count for all processes of the host until the host restarts.
+//! What an ended process had is where the rules `process-end` and `process-end-qps` apply: its protection domains and its queue pairs
+//! turn, up to a number each, into leaked ones when its bits are cleared. Those count for all processes of the host until the host
+//! restarts.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ use crate::log::log_error;
 const BITS: u32 = 16;
 /// The kind of protection domains
 const PDS: usize = 2;
+/// The kind of queue pairs
+const QPS: usize = 3;
 const MAX_COUNT: u32 = (1 << BITS) - 1;
 const _: () = assert!(MAX_PROCESSES * BITS <= u64::BITS);
 
@@ -39,6 +42,8 @@ pub(super) struct HostObjects {
 pub(super) struct Leaks {
     /// Protection domains that each end of a process leaks at most on each port
     pub(super) pds: u32,
+    /// The same of queue pairs
+    pub(super) qps: u32,
     /// How often the host has restarted: a restart frees what was leaked before, and ends all processes.
     pub(super) boots: u32,
 }
@@ -61,18 +66,23 @@ impl HostObjects {
     fn end(&self, port: usize, kind: usize, number: u32) {
         let cleared = self.segment.objects(port, kind).fetch_and(with(u64::MAX, number, 0), Ordering::AcqRel);
         let slot = self.segment.slot(ProcessName { number, ..self.process });
-        let Leaks { pds, boots } = self.leaks;
-        let leaked = pds.min(count(cleared, number));
-        if kind != PDS || leaked == 0 || slot.boots.load(Ordering::Relaxed) != boots {
+        let Leaks { pds, qps, boots } = self.leaks;
+        let most = match kind {
+            PDS => pds,
+            QPS => qps,
+            _ => 0,
+        };
+        let leaked = most.min(count(cleared, number));
+        if leaked == 0 || slot.boots.load(Ordering::Relaxed) != boots {
             return;
         }
-        let _ = self.segment.leaked(port).fetch_update(Ordering::AcqRel, Ordering::Relaxed, |word| {
+        let _ = self.segment.leaked(port, kind).fetch_update(Ordering::AcqRel, Ordering::Relaxed, |word| {
             let before = self.leaked_since_boot(word);
             Some(u64::from(boots) << 32 | u64::from(before.saturating_add(leaked)))
         });
     }
 
-    /// How many protection domains were leaked since the host has restarted
+    /// How many objects were leaked since the host has restarted
     fn leaked_since_boot(&self, word: u64) -> u32 {
         if (word >> 32) as u32 == self.leaks.boots { word as u32 } else { 0 }
     }
@@ -105,10 +115,8 @@ impl SharedObjects for HostObjects {
             let word = counts.load(Ordering::Acquire);
             let others = (0..MAX_PROCESSES).filter(|number| *number != own_number);
             let all: u32 = own + others.map(|number| count(word, number)).sum::<u32>();
-            let leaked = match kind {
-                PDS => self.leaked_since_boot(self.segment.leaked(device as usize).load(Ordering::Acquire)),
-                _ => 0,
-            };
+            let leaked =
+                self.leaked_since_boot(self.segment.leaked(device as usize, kind).load(Ordering::Acquire));
             if all < limit.saturating_sub(leaked) && own < MAX_COUNT {
                 let counted = with(word, own_number, own + 1);
                 if counts.compare_exchange(word, counted, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
@@ -134,7 +142,7 @@ fn kind(resource: Resource) -> Option<usize> {
         Resource::CompletionQueues => Some(0),
         Resource::MemoryRegions => Some(1),
         Resource::ProtectionDomains => Some(PDS),
-        Resource::QueuePairs => Some(3),
+        Resource::QueuePairs => Some(QPS),
         _ => None,
     }
 }
@@ -154,6 +162,7 @@ fn with(word: u64, number: u32, count: u32) -> u64 {
 mod tests {
     use super::*;
 
+    const PDS: Resource = Resource::ProtectionDomains;
     const QPS: Resource = Resource::QueuePairs;
 
     /// The counts of a host of a new fabric as each of its processes changes them, and the directory of their locks
@@ -242,9 +251,8 @@ mod tests {
 
     /// Catches ends of processes that leak nothing, more than the process had, or of other objects, and leaks that a restart leaves.
     #[test]
-    fn each_end_of_a_process_leaks_protection_domains_until_a_restart() {
-        const PDS: Resource = Resource::ProtectionDomains;
-        let (mut processes, _directory) = processes_with(Leaks { pds: 3, boots: 0 });
+    fn each_end_of_a_process_leaks_objects_until_a_restart() {
+        let (mut processes, _directory) = processes_with(Leaks { pds: 3, qps: 1, boots: 0 });
         let mut locks = locks(&processes);
         let create = |objects: &mut HostObjects, resource| {
             (0..).find(|own| !objects.add(0, resource, *own, 11)).unwrap()
@@ -252,18 +260,19 @@ mod tests {
         assert_eq!([PDS, QPS].map(|resource| create(&mut processes[0], resource)), [11, 11]);
         // The next process in its slot has room for less.
         processes[0].clear(0..1);
-        assert_eq!([PDS, QPS].map(|resource| create(&mut processes[0], resource)), [8, 11]);
+        assert_eq!([PDS, QPS].map(|resource| create(&mut processes[0], resource)), [8, 10]);
         // So has another process, which is refused because of it.
         drop(locks.remove(0));
-        assert_eq!([PDS, QPS].map(|resource| create(&mut processes[1], resource)), [5, 11]);
+        assert_eq!([PDS, QPS].map(|resource| create(&mut processes[1], resource)), [5, 9]);
         processes[1].set(0, PDS, 2);
         processes[1].clear(0..1);
         assert_eq!(create(&mut processes[1], PDS), 3, "it leaks no more than it had");
+        assert_eq!(create(&mut processes[1], Resource::MemoryRegions), 11, "other objects are not leaked");
         assert!((0..11).all(|own| processes[1].add(1, PDS, own, 11)), "another port has leaks of its own");
         processes.iter_mut().for_each(|objects| objects.leaks.boots = 1);
         // What a process had that the restart has ended is not leaked.
         processes[1].clear(0..1);
-        assert_eq!(create(&mut processes[1], PDS), 11);
+        assert_eq!([PDS, QPS].map(|resource| create(&mut processes[1], resource)), [11, 11]);
     }
 
     /// Catches a count that runs into that of the next process.

@@ -74,9 +74,9 @@ struct Header {
     ports: [PortCounters; MAX_PORTS * MAX_PROCESSES],
     /// For each port and kind, how many objects each process has, 16 bits for each.
     objects: [AtomicU64; MAX_PORTS * OBJECT_KINDS],
-    /// For each port, the protection domains that ended processes have leaked, and in the upper half the restart of the host that
-    /// they were leaked after.
-    leaked: [AtomicU64; MAX_PORTS],
+    /// For each port and kind, the objects that ended processes have leaked, and in the upper half the restart of the host that they
+    /// were leaked after.
+    leaked: [AtomicU64; MAX_PORTS * OBJECT_KINDS],
 }
 
 /// A process of a host
@@ -314,9 +314,9 @@ impl Segment {
         &self.header().objects[port * OBJECT_KINDS + kind]
     }
 
-    /// The protection domains that ended processes of a host have leaked on one of its ports
-    pub(super) fn leaked(&self, port: usize) -> &AtomicU64 {
-        &self.header().leaked[port]
+    /// The objects of this kind that ended processes of a host have leaked on one of its ports
+    pub(super) fn leaked(&self, port: usize, kind: usize) -> &AtomicU64 {
+        &self.header().leaked[port * OBJECT_KINDS + kind]
     }
 
     /// The ring from one process to another
