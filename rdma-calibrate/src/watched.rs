@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use rdma_core::{
     Access, AnyCompletionQueue, AnyDevice, AnyMemoryRegion, AnyQueuePair, Caps, Completion, CompletionQueue,
     Device, Error, Gid, Lkey, MemoryRegion, PortStatus, QpAddress, QpCapacity, QpInit, QpState, QueuePair,
-    RecvRequest, Rkey, SendRequest, Teardown, Transition,
+    RecvRequest, Rkey, SendRequest, Teardown, Transition, Verb,
 };
 
 use crate::calls::{Call, Calls};
@@ -85,6 +85,10 @@ unsafe impl Device for Watched<AnyDevice> {
 
     fn watch_port(&self, waker: Waker) -> bool {
         self.inner().watch_port(waker)
+    }
+
+    fn blocked(&self) -> Option<Verb> {
+        self.inner().blocked()
     }
 
     fn create_cq(&self, depth: u32) -> Result<Watched<AnyCompletionQueue>, Error> {

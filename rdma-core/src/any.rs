@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::{
     Access, Caps, Completion, CompletionQueue, Device, Error, Gid, Lkey, MemoryRegion, PortStatus, QpAddress,
-    QpCapacity, QpInit, QpState, QueuePair, RecvRequest, Rkey, SendRequest, Teardown, Transition,
+    QpCapacity, QpInit, QpState, QueuePair, RecvRequest, Rkey, SendRequest, Teardown, Transition, Verb,
 };
 
 /// Methods that do what those of the value inside do
@@ -66,6 +66,7 @@ unsafe impl Device for AnyDevice {
         fn caps(&self) -> &Caps;
         fn port(&self) -> Result<PortStatus, Error>;
         fn watch_port(&self, waker: Waker) -> bool;
+        fn blocked(&self) -> Option<Verb>;
         fn gids(&self) -> Result<Vec<Gid>, Error>;
         fn create_cq(&self, depth: u32) -> Result<AnyCompletionQueue, Error>;
     }
@@ -135,6 +136,7 @@ unsafe impl<D: Device> Device for Erased<D> {
         fn caps(&self) -> &Caps;
         fn port(&self) -> Result<PortStatus, Error>;
         fn watch_port(&self, waker: Waker) -> bool;
+        fn blocked(&self) -> Option<Verb>;
         fn gids(&self) -> Result<Vec<Gid>, Error>;
     }
 

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::{
     Access, Caps, Cause, Completion, Error, Gid, Lkey, PortStatus, QpAddress, QpCapacity, QpInit, QpState,
-    RecvRequest, Rkey, SendRequest, Transition,
+    RecvRequest, Rkey, SendRequest, Transition, Verb,
 };
 
 /// An open RDMA device with its protection domain: one port, one cable, one neighbour
@@ -70,6 +70,13 @@ pub unsafe trait Device: Send + Sync + 'static {
     fn watch_port(&self, waker: Waker) -> bool {
         drop(waker);
         false
+    }
+
+    /// A post or a poll that has not returned for long, and still has not; none if the device cannot tell, which is the default
+    ///
+    /// It keeps the thread that has called it: only another thread can ask.
+    fn blocked(&self) -> Option<Verb> {
+        None
     }
 
     /// Reads the GID table of the port, without trailing unset entries

@@ -34,7 +34,7 @@ impl VerbsDevice {
     /// # Errors
     ///
     /// [`OpenError::NoSuchDevice`] with the names that there are, [`OpenError::List`] if the provider lists no devices,
-    /// [`OpenError::Load`] if its structures have another layout, and [`OpenError::Verbs`] if the port is down
+    /// [`OpenError::Load`] if its structures have another layout, [`OpenError::Thread`] if the system refuses a thread, and [`OpenError::Verbs`] if the port is down
     /// ([`Cause::PortDown`]), the protection domains are exhausted ([`Cause::Exhausted`]) or the device refuses.
     ///
     /// ```no_run
@@ -100,6 +100,10 @@ unsafe impl Device for VerbsDevice {
         let lanes = u64::from(lanes(port.active_width).unwrap_or(1));
         let megabits = u64::from(megabits_per_lane(port.active_speed).unwrap_or(0));
         Ok(PortStatus::new(PortState::Active, lanes * megabits * 1_000_000))
+    }
+
+    fn blocked(&self) -> Option<Verb> {
+        self.shared.calls.blocked()
     }
 
     fn gids(&self) -> Result<Vec<Gid>, Error> {

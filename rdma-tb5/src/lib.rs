@@ -20,6 +20,7 @@
 #![cfg(unix)]
 
 mod backoff;
+mod call_watch;
 mod completion_channel;
 mod completion_events;
 mod completion_queue;

@@ -1,5 +1,7 @@
 //! How a device is used
 
+use std::time::Duration;
+
 use crate::backoff::PollPolicy;
 
 /// How a [`VerbsDevice`](crate::VerbsDevice) is used
@@ -13,6 +15,7 @@ use crate::backoff::PollPolicy;
 #[must_use]
 pub struct OpenOptions {
     pub(crate) path_mtu: u32,
+    pub(crate) call_timeout: Duration,
     pub(crate) poll: PollPolicy,
     pub(crate) trust_destroy: Option<bool>,
     pub(crate) source_index: Option<u8>,
@@ -24,6 +27,7 @@ impl Default for OpenOptions {
     fn default() -> Self {
         Self {
             path_mtu: 1024,
+            call_timeout: Duration::from_secs(10),
             poll: PollPolicy::default(),
             trust_destroy: None,
             source_index: None,
@@ -68,6 +72,15 @@ impl OpenOptions {
     /// functions, and no source reports that an event arrived. Tasks do not wait for events; they poll.
     pub fn completion_channel(self) -> Self {
         Self { has_channel: true, ..self }
+    }
+
+    /// How long a post or a poll may take before it is reported, by an event of `tracing` and [`Device::blocked`](rdma_core::Device::blocked);
+    /// the default is 10 s
+    ///
+    /// They make no system call on Apple's device (its TN3205), but for the query of the port before some posts, and no source reports one that
+    /// blocks. One that does keeps the thread that has called it. A thread for each device looks four times in this time.
+    pub fn call_timeout(self, limit: Duration) -> Self {
+        Self { call_timeout: limit, ..self }
     }
 
     /// How tasks wait for completions

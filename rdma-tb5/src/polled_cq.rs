@@ -11,6 +11,7 @@ use spin::mutex::SpinMutex;
 use spin::relax::Yield;
 
 use crate::backoff::Backoff;
+use crate::call_watch::InCall;
 use crate::completion_channel::Channel;
 use crate::errno;
 use crate::port_watch::SILENCE;
@@ -23,6 +24,8 @@ pub(crate) struct PolledCq {
     pub(crate) device: Arc<DeviceShared>,
     cq: NonNull<Cq>,
     pub(crate) backoff: Backoff,
+    /// Of polls, under `polling`.
+    in_call: Arc<InCall>,
     /// Taken and freed by one atomic exchange: a mutex of std takes two, a third of the time of a poll that finds nothing.
     polling: SpinMutex<Polling, Yield>,
 }
@@ -74,7 +77,8 @@ impl PolledCq {
             ));
         };
         let backoff = Backoff::new(device.options.poll);
-        let queue = Self { device, cq, backoff, polling: SpinMutex::default() };
+        let in_call = device.calls.queue(Verb::PollCq);
+        let queue = Self { device, cq, backoff, in_call, polling: SpinMutex::default() };
         if let Some(channel) = &queue.device.channel {
             channel.arm(&queue.device.context, cq)?;
         }
@@ -102,8 +106,10 @@ impl PolledCq {
         let wanted = out.len().min(BATCH);
         let device = &*self.device;
         let mut polling = self.polling.lock();
+        let in_call = self.in_call.enter();
         // SAFETY: the queue exists as long as `self`, only the holder of the lock polls it, and there is space for `wanted` entries.
         let n = unsafe { (device.poll_cq)(self.cq.as_ptr(), wanted as c_int, wcs.as_mut_ptr().cast()) };
+        drop(in_call);
         let Ok(n) = usize::try_from(n) else {
             device.watch.suspect();
             return Err(Error::new(Verb::PollCq, errno::cause(n)));

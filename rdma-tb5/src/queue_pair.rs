@@ -11,6 +11,7 @@ use rdma_core::{
 };
 use rdma_verbs_abi::{Qp, QpCap, QpInitAttr, RecvWr, SendWr, constants};
 
+use crate::call_watch::InCall;
 use crate::errno;
 use crate::polled_cq::{InFlight, PolledCq};
 use crate::posted_frames::PostedFrames;
@@ -37,6 +38,8 @@ pub struct VerbsQueuePair {
     /// `None` once destroyed.
     qp: Option<NonNull<Qp>>,
     in_flight: Arc<InFlight>,
+    in_send: Arc<InCall>,
+    in_recv: Arc<InCall>,
     /// The depths that the provider reports, if they are not counted here.
     reported: Option<QpCapacity>,
     address: QpAddress,
@@ -106,6 +109,8 @@ impl VerbsQueuePair {
             cq: Arc::clone(cq),
             qp: Some(qp),
             in_flight,
+            in_send: device.calls.queue(Verb::PostSend),
+            in_recv: device.calls.queue(Verb::PostRecv),
             reported,
             address: QpAddress { gid, lid: Lid(port.lid), psn: Psn(7), qpn: Qpn(qpn) },
             qp_type: init.qp_type,
@@ -194,6 +199,7 @@ impl QueuePair for VerbsQueuePair {
 
     #[inline]
     unsafe fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
+        let _in_call = self.in_send.enter();
         let queue = &self.in_flight.send;
         let (qp, mut elements, span) = self.prepare(Verb::PostSend, queue, request.sgl)?;
         let (opcode, wr) = match request.op {
@@ -237,6 +243,7 @@ impl QueuePair for VerbsQueuePair {
 
     #[inline]
     unsafe fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
+        let _in_call = self.in_recv.enter();
         let queue = &self.in_flight.recv;
         let (qp, mut elements, span) = self.prepare(Verb::PostRecv, queue, request.sgl)?;
         let mut request = RecvWr {

@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use rdma_core::{Caps, Cause, Error, Gid, Resource, Verb};
 use rdma_verbs_abi::{Pd, PollCq, PortAttr, PostRecv, PostSend, constants};
 
+use crate::call_watch::CallWatch;
 use crate::completion_channel::Channel;
 use crate::context::OpenContext;
 use crate::errno;
@@ -19,6 +20,7 @@ pub(crate) struct DeviceShared {
     pub(crate) post_recv: PostRecv,
     pub(crate) poll_cq: PollCq,
     pub(crate) watch: PortWatch,
+    pub(crate) calls: CallWatch,
     pub(crate) pd: NonNull<Pd>,
     pub(crate) is_apple: bool,
     pub(crate) caps: Caps,
@@ -53,6 +55,7 @@ impl DeviceShared {
         }
         let is_apple = cfg!(target_os = "macos") || name.starts_with("rdma_en");
         let caps = query_caps(&context, &port, is_apple);
+        let calls = CallWatch::start(name, options.call_timeout).map_err(OpenError::Thread)?;
         let channel = options.has_channel.then(|| Channel::new(&context)).transpose()?;
         errno::clear();
         // SAFETY: the context is open.
@@ -63,7 +66,20 @@ impl DeviceShared {
         };
         let watch = PortWatch::new(is_apple);
         let gids = if is_apple { context.gids() } else { Vec::new() };
-        Ok(Self { post_send, post_recv, poll_cq, watch, pd, is_apple, caps, options, gids, channel, context })
+        Ok(Self {
+            post_send,
+            post_recv,
+            poll_cq,
+            watch,
+            calls,
+            pd,
+            is_apple,
+            caps,
+            options,
+            gids,
+            channel,
+            context,
+        })
     }
 
     /// The entry of the GID table to connect from: the first that maps an IPv4 address, or else the first that is set

@@ -1,6 +1,6 @@
-//! A provider in C that does not return from a verb, with real threads: each verb of connecting, registration and teardown in turn
+//! A provider in C that does not return from a verb, with real threads: each verb in turn
 //!
-//! The executor is one thread, which no verb may keep. Each case has two hosts and a cable of its own, beside those of a session that must
+//! The executor is one thread, which no verb of connecting, registration and teardown may keep; a post or a poll keeps it, and is reported. Each case has two hosts and a cable of its own, beside those of a session that must
 //! not notice anything. The bound is long for the other verbs, which take microseconds, so that a slow machine changes nothing.
 #![cfg(unix)]
 #![allow(unsafe_code, reason = "calls the provider as a program in C does")]
@@ -10,11 +10,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::channel::oneshot;
 use futures::future::join;
-use rdma_async::{ConnectError, Node, Session};
+use rdma_async::{ConnectError, Node, NodeOptions, Session};
 use rdma_sim::{LineRate, Topology};
 use rdma_tb5::{OpenOptions, Provider, VerbsDevice};
-use rdma_tests::gated::{GATE, provider};
+use rdma_tests::gated::{GATE, TRAFFIC, provider};
 use rdma_tests::{connect, message, options};
 
 /// How long a device may take
@@ -136,9 +137,14 @@ impl Cases {
 }
 
 fn node(provider: &Arc<Provider>, host: &str) -> Node<VerbsDevice> {
+    node_with(provider, host, options())
+}
+
+fn node_with(provider: &Arc<Provider>, host: &str, options: NodeOptions) -> Node<VerbsDevice> {
     let (provider, name) = (Arc::clone(provider), format!("rdma_en2@{host}"));
-    let builder = Node::builder(move || VerbsDevice::open(&provider, &name, OpenOptions::new()));
-    builder.options(options().device_timeout(LIMIT)).build().unwrap()
+    let open_options = OpenOptions::new().call_timeout(LIMIT);
+    let builder = Node::builder(move || VerbsDevice::open(&provider, &name, open_options.clone()));
+    builder.options(options.device_timeout(LIMIT)).build().unwrap()
 }
 
 fn run(program: impl Future<Output = ()>) {
@@ -224,14 +230,60 @@ async fn ending(cases: &mut Cases, verb: &'static str) {
     exchange(&ab, &ba).await;
 }
 
+/// A host whose executor is a thread of its own, which sends back what it receives, and the device of the gate
+async fn traffic(cases: &mut Cases, verb: &'static str) {
+    let hosts = hosts(cases.next);
+    cases.next += 1;
+    GATE.watch(&format!("rdma_en2@{}", hosts[0]));
+    let [patient_a, patient_b] = [0, 1].map(|_| options().peer_timeout(FOR_EVER));
+    let provider = Arc::clone(&cases.provider);
+    let (to_b, to_a) = tokio::io::duplex(1024);
+    let (started, of_thread) = oneshot::channel();
+    let [host_a, host_b] = hosts;
+    let thread = std::thread::spawn(move || {
+        run(async move {
+            let a = node_with(&provider, &host_a, patient_a);
+            assert!(started.send(a.clone()).is_ok());
+            let ab = a.connect(to_b).await.unwrap();
+            while let Some(message) = ab.recv().await.unwrap() {
+                ab.send_bytes(&message).await.unwrap();
+            }
+        });
+    });
+    let b = node_with(&cases.provider, &host_b, patient_b);
+    b.serve(to_a).await.unwrap();
+    let (a, ba) = (of_thread.await.unwrap(), b.accept().await.unwrap());
+    let echo = async |number| {
+        let (sent, got) = join(ba.send_bytes(&message(number, 100_000)), ba.recv()).await;
+        sent.unwrap();
+        assert!(*got.unwrap().unwrap() == message(number, 100_000));
+    };
+    echo(1).await;
+    assert_eq!(a.device_stats().blocked_calls, 0, "{verb}");
+    GATE.close(verb);
+    let reported = async {
+        until(|| GATE.waiting() > 0).await;
+        cases.exchange_other().await;
+        until(|| a.device_stats().blocked_calls == 1).await;
+        cases.exchange_other().await;
+        GATE.open();
+        until(|| a.device_stats().blocked_calls == 0).await;
+    };
+    join(echo(2), reported).await;
+    echo(3).await;
+    ba.close().await.unwrap();
+    drop((a, b, ba));
+    thread.join().unwrap();
+}
+
 /// Catches a verb on the thread of the executor, a call without a bound, a report that names another verb, an abandoned object that is called,
-/// and a protection domain of a lost link that is deallocated.
+/// a post or a poll that nobody reports, and a protection domain of a lost link that is deallocated.
 #[test]
 fn a_provider_that_blocks_in_any_verb_keeps_its_own_thread_and_is_reported() {
     let remade: Vec<_> = CONNECTING.into_iter().chain(TEARDOWN).chain(["destroy_cq"]).collect();
     run(async {
         let ends: Vec<_> = TEARDOWN.into_iter().chain(CLOSING).collect();
-        let mut cases = Cases::new(CONNECTING.len() + remade.len() + ends.len()).await;
+        let mut cases = Cases::new(CONNECTING.len() + remade.len() + ends.len() + TRAFFIC.len()).await;
         for verb in CONNECTING {
             connecting(&mut cases, verb).await;
         }
@@ -240,6 +292,9 @@ fn a_provider_that_blocks_in_any_verb_keeps_its_own_thread_and_is_reported() {
         }
         for verb in ends {
             ending(&mut cases, verb).await;
+        }
+        for verb in TRAFFIC {
+            traffic(&mut cases, verb).await;
         }
         cases.exchange_other().await;
     });

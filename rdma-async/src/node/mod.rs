@@ -274,10 +274,11 @@ impl<D: Device> Node<D> {
 
     /// What devices have not returned from, and what they were never asked to give up because of that
     pub fn device_stats(&self) -> DeviceStats {
-        let calls = self.inner().ports.iter().map(|port| &port.calls);
-        calls.fold(DeviceStats::default(), |stats, calls| DeviceStats {
-            blocked_calls: stats.blocked_calls + calls.blocked_count(),
-            abandoned: stats.abandoned + calls.abandoned(),
+        self.inner().ports.iter().fold(DeviceStats::default(), |stats, port| DeviceStats {
+            blocked_calls: stats.blocked_calls
+                + port.calls.blocked_count()
+                + usize::from(port.is_in_traffic()),
+            abandoned: stats.abandoned + port.calls.abandoned(),
         })
     }
 

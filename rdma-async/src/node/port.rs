@@ -195,6 +195,11 @@ impl<D: Device> Port<D> {
         is_active
     }
 
+    /// Whether the device has not returned for long from a post or a poll, which its own thread has found
+    pub(super) fn is_in_traffic(&self) -> bool {
+        self.current().is_some_and(|open| open.device().blocked().is_some())
+    }
+
     /// The call that the device has not returned from in time
     pub(super) fn blocked(&self) -> Option<BlockedCall> {
         self.calls.blocked()
