@@ -35,7 +35,7 @@ use std::ops::Range;
 use rdma_arena::Arena;
 use rdma_core::{
     Cause, Completion, CompletionQueue, Device, Error, MemoryRegion, Opcode, QpInit, QueuePair, RecvRequest,
-    SendOp, SendRequest, Sge, Status, Teardown, Verb, WrId,
+    SendOp, SendRequest, Sge, Teardown, Verb, WrId,
 };
 
 type Qp<D> = <<D as Device>::Cq as CompletionQueue>::Qp;
@@ -55,10 +55,14 @@ pub struct BareQp<D: Device> {
 }
 
 struct Posted {
+    /// As the device has it.
     id: WrId,
     opcode: Opcode,
     range: Range<usize>,
 }
+
+/// Set in the names of receives: of a completion with an error the verbs promise the name, and not the operation.
+const OF_RECV: u64 = 1 << 63;
 
 impl<D: Device> BareQp<D> {
     /// A queue pair on `device`, not connected, with an arena of `len` bytes
@@ -132,9 +136,10 @@ impl<D: Device> BareQp<D> {
     ///
     /// # Panics
     ///
-    /// If the range is not inside the arena, or is posted for receiving.
+    /// If the range is not inside the arena, or is posted for receiving, or if the name is not below 2^63.
     #[track_caller]
     pub fn send(&mut self, id: u64, range: Range<usize>) -> Result<(), Error> {
+        assert!(id < OF_RECV, "the name {id} is too large");
         let is_free = self.overlapping(&range).all(|posted| posted.opcode == Opcode::Send);
         assert!(is_free, "{range:?} is posted for receiving");
         let sgl = [self.sge(&range)];
@@ -154,15 +159,17 @@ impl<D: Device> BareQp<D> {
     ///
     /// # Panics
     ///
-    /// If the range is not inside the arena, or is posted already.
+    /// If the range is not inside the arena, or is posted already, or if the name is not below 2^63.
     #[track_caller]
     pub fn recv(&mut self, id: u64, range: Range<usize>) -> Result<(), Error> {
+        assert!(id < OF_RECV, "the name {id} is too large");
+        let id = WrId(id | OF_RECV);
         assert!(self.overlapping(&range).next().is_none(), "{range:?} is posted");
         let sgl = [self.sge(&range)];
         // SAFETY: the range is inside the registered arena. It is recorded as posted, so that every other method refuses
         // it until its completion was taken; `drop` leaks the arena if the device may still write it.
-        unsafe { self.qp.post_recv(&RecvRequest { id: WrId(id), sgl: &sgl }) }?;
-        self.posted.push(Posted { id: WrId(id), opcode: Opcode::Recv, range });
+        unsafe { self.qp.post_recv(&RecvRequest { id, sgl: &sgl }) }?;
+        self.posted.push(Posted { id, opcode: Opcode::Recv, range });
         Ok(())
     }
 
@@ -223,15 +230,12 @@ impl<D: Device> BareQp<D> {
     }
 
     fn take(&mut self, completion: &Completion) -> Completion {
-        let names_it = |posted: &Posted| posted.id == completion.id && posted.opcode == completion.opcode;
-        // A completion with an error need not name the kind of its request.
-        let may_name_it =
-            |posted: &Posted| posted.id == completion.id && completion.status != Status::Success;
-        let named = self.posted.iter().position(names_it);
-        let Some(at) = named.or_else(|| self.posted.iter().position(may_name_it)) else { return *completion };
+        let id = WrId(completion.id.0 & !OF_RECV);
         // The oldest of that name: completions come in the order of the posts.
-        let Posted { opcode, .. } = self.posted.remove(at);
-        Completion { opcode, ..*completion }
+        match self.posted.iter().position(|posted| posted.id == completion.id) {
+            Some(at) => Completion { id, opcode: self.posted.remove(at).opcode, ..*completion },
+            None => Completion { id, ..*completion },
+        }
     }
 
     /// The next completion of a receive; completions of sends are discarded
@@ -239,6 +243,7 @@ impl<D: Device> BareQp<D> {
     /// # Errors
     ///
     /// As [`CompletionQueue::poll`].
+    ///
     /// # Cancel safety
     ///
     /// Cancel safe for receives; a completion of a send that was taken before the drop is discarded, as always here.

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use futures::future::{Either, join, select};
 use rdma_bare::BareQp;
-use rdma_calibrate::{CalibrateError, Options, VERSION, calibrate, serve};
-use rdma_core::{QpAddress, QpInit, QueuePair as _};
+use rdma_calibrate::{CalibrateError, Machine as _, Options, Path, VERSION, calibrate, serve};
+use rdma_core::{Opcode, QpAddress, QpInit, QueuePair as _, Status};
 use rdma_sim::profile::{Decided, Profile};
 use rdma_sim::{FaultPlan, Model, Sim, SimStream};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 
-use crate::deviant::macs;
+use crate::deviant::{NO_KINDS, macs};
 use crate::mac::{MOST, Mac, on_host};
 
 const MAKE: &str = r#"{"make":{"cable":0,"frames":64,"len":65536}}"#;
@@ -201,6 +201,29 @@ fn a_client_that_streams_overruns_no_completion_queue() {
 fn a_device_that_refuses_nothing_keeps_no_side_in_its_posts() {
     let reply = streamed("peer: full send queues accept", [1, HUGE], HUGE);
     assert_eq!(reply["failed"], json!("silent"), "{reply}");
+}
+
+/// Regression: a receive that failed without a kind freed the range of the send of the same name, which the device was still to read.
+#[test]
+fn a_failed_receive_whose_name_was_posted_both_ways_frees_no_send() {
+    let run = Sim::new().sanitize(false).run(async |net| {
+        let [_, no_kinds] = macs(&net, NO_KINDS);
+        let device = no_kinds.open(Path::default()).unwrap();
+        let mut qp = BareQp::new(device, &QpInit::with_frames(64), 1 << 14).unwrap();
+        let mut peer =
+            BareQp::new(net.open("a", "rdma_en2").unwrap(), &QpInit::with_frames(64), 1 << 14).unwrap();
+        qp.qp().connect(&peer.qp().address()).unwrap();
+        peer.qp().connect(&qp.qp().address()).unwrap();
+        // The send waits for a receive of the peer, and the message is too long for the receive.
+        qp.send(1, 4096..4104).unwrap();
+        qp.recv(1, 0..8).unwrap();
+        peer.send(7, 0..16).unwrap();
+        let completion = qp.completion().await.unwrap();
+        assert_ne!(completion.status, Status::Success);
+        assert_eq!((completion.id.0, completion.opcode), (1, Opcode::Recv));
+        assert_eq!(qp.posted().collect::<Vec<_>>(), [(Opcode::Send, 4096..4104)]);
+    });
+    assert!(run.leaks.is_empty(), "{}", run.leaks);
 }
 
 /// Catches memory for stations beside as much for the queue pairs of the conformance body.
