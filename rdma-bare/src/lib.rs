@@ -35,7 +35,7 @@ use std::ops::Range;
 use rdma_arena::Arena;
 use rdma_core::{
     Cause, Completion, CompletionQueue, Device, Error, MemoryRegion, Opcode, QpInit, QueuePair, RecvRequest,
-    SendOp, SendRequest, Sge, Teardown, Verb, WrId,
+    SendOp, SendRequest, Sge, Status, Teardown, Verb, WrId,
 };
 
 type Qp<D> = <<D as Device>::Cq as CompletionQueue>::Qp;
@@ -55,14 +55,12 @@ pub struct BareQp<D: Device> {
 }
 
 struct Posted {
-    /// As the device has it.
     id: WrId,
+    /// Its name on the device.
+    name: WrId,
     opcode: Opcode,
     range: Range<usize>,
 }
-
-/// Set in the names of receives: of a completion with an error the verbs promise the name, and not the operation.
-const OF_RECV: u64 = 1 << 63;
 
 impl<D: Device> BareQp<D> {
     /// A queue pair on `device`, not connected, with an arena of `len` bytes
@@ -136,18 +134,18 @@ impl<D: Device> BareQp<D> {
     ///
     /// # Panics
     ///
-    /// If the range is not inside the arena, or is posted for receiving, or if the name is not below 2^63.
+    /// If the range is not inside the arena, or is posted for receiving.
     #[track_caller]
     pub fn send(&mut self, id: u64, range: Range<usize>) -> Result<(), Error> {
-        assert!(id < OF_RECV, "the name {id} is too large");
         let is_free = self.overlapping(&range).all(|posted| posted.opcode == Opcode::Send);
         assert!(is_free, "{range:?} is posted for receiving");
         let sgl = [self.sge(&range)];
-        let request = SendRequest { id: WrId(id), op: SendOp::Send, sgl: &sgl, signaled: true };
+        let (id, name) = (WrId(id), self.name(id, Opcode::Send));
+        let request = SendRequest { id: name, op: SendOp::Send, sgl: &sgl, signaled: true };
         // SAFETY: the range is inside the registered arena. It is recorded as posted, so that `write` and `recv` refuse it
         // until its completion was taken; `drop` leaks the arena if the device may still read it.
         unsafe { self.qp.post_send(&request) }?;
-        self.posted.push(Posted { id: WrId(id), opcode: Opcode::Send, range });
+        self.posted.push(Posted { id, name, opcode: Opcode::Send, range });
         Ok(())
     }
 
@@ -159,17 +157,16 @@ impl<D: Device> BareQp<D> {
     ///
     /// # Panics
     ///
-    /// If the range is not inside the arena, or is posted already, or if the name is not below 2^63.
+    /// If the range is not inside the arena, or is posted already.
     #[track_caller]
     pub fn recv(&mut self, id: u64, range: Range<usize>) -> Result<(), Error> {
-        assert!(id < OF_RECV, "the name {id} is too large");
-        let id = WrId(id | OF_RECV);
         assert!(self.overlapping(&range).next().is_none(), "{range:?} is posted");
         let sgl = [self.sge(&range)];
+        let (id, name) = (WrId(id), self.name(id, Opcode::Recv));
         // SAFETY: the range is inside the registered arena. It is recorded as posted, so that every other method refuses
         // it until its completion was taken; `drop` leaks the arena if the device may still write it.
-        unsafe { self.qp.post_recv(&RecvRequest { id, sgl: &sgl }) }?;
-        self.posted.push(Posted { id, opcode: Opcode::Recv, range });
+        unsafe { self.qp.post_recv(&RecvRequest { id: name, sgl: &sgl }) }?;
+        self.posted.push(Posted { id, name, opcode: Opcode::Recv, range });
         Ok(())
     }
 
@@ -229,13 +226,24 @@ impl<D: Device> BareQp<D> {
         Ok(self.take(&out[0]))
     }
 
+    /// The name of a request on the device: another one than `id` while that is the name of a request of the other kind
+    ///
+    /// Of a completion with an error, the verbs promise the name and not the kind.
+    fn name(&self, id: u64, opcode: Opcode) -> WrId {
+        let is_taken = |name| self.posted.iter().any(|posted| posted.opcode != opcode && posted.name == name);
+        let mut names = (0..=u64::MAX).map(|number| WrId(id ^ number.reverse_bits()));
+        names.find(|name| !is_taken(*name)).expect("fewer requests are posted than there are names")
+    }
+
     fn take(&mut self, completion: &Completion) -> Completion {
-        let id = WrId(completion.id.0 & !OF_RECV);
+        let is_named = |posted: &Posted| {
+            let is_its_kind = completion.status != Status::Success || posted.opcode == completion.opcode;
+            posted.name == completion.id && is_its_kind
+        };
         // The oldest of that name: completions come in the order of the posts.
-        match self.posted.iter().position(|posted| posted.id == completion.id) {
-            Some(at) => Completion { id, opcode: self.posted.remove(at).opcode, ..*completion },
-            None => Completion { id, ..*completion },
-        }
+        let Some(at) = self.posted.iter().position(is_named) else { return *completion };
+        let Posted { id, opcode, .. } = self.posted.remove(at);
+        Completion { id, opcode, ..*completion }
     }
 
     /// The next completion of a receive; completions of sends are discarded

@@ -20,7 +20,7 @@ use crate::version::VERSION;
 const MAX_LINE: u64 = 64 << 10;
 /// The time that a side may take for an answer: a request calls several verbs, each of which may take as long as no verb that hangs.
 pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_mins(2);
-/// The time that a side may take for its greeting.
+/// The time that a side may take to receive a greeting and to send its own.
 const GREETING: Duration = Duration::from_secs(30);
 
 /// A stream of any type: a calibration is compiled once
@@ -42,11 +42,12 @@ impl<'a> Control<'a> {
         runtime: &dyn Runtime,
     ) -> Result<Self, CalibrateError> {
         let mut control = Self { stream: Mutex::new(BufReader::new(Box::new(stream))), begun: Vec::new() };
-        let sent = control.send(runtime, &Hello { tb5_calibrate: VERSION }).await;
-        let line = match sent {
-            Ok(()) => control.line(runtime, GREETING).await,
-            Err(error) => Err(error),
+        let greeted = async {
+            control.send(runtime, &Hello { tb5_calibrate: VERSION }).await?;
+            control.line(runtime, GREETING).await
         };
+        let line =
+            timeout(runtime, GREETING, greeted).await.ok_or(CalibrateError::PeerSilent(GREETING)).flatten();
         let line = line.map_err(|error| match error {
             // Another program: a port scanner says nothing or resets the connection, and what expects other words ends it.
             CalibrateError::PeerGone | CalibrateError::PeerSilent(_) => CalibrateError::NotCalibrate,
@@ -109,7 +110,8 @@ mod tests {
 
     use super::*;
 
-    /// Regression: a port scanner that reset the connection at once was said to be a side that should start again.
+    /// Regression: a port scanner that reset the connection at once was said to be a side that should start again, and one that took nothing
+    /// was waited for as long as for an answer.
     #[test]
     fn a_stream_that_takes_no_greeting_is_of_another_program() {
         let handshake = Sim::new().run(async |net| {
@@ -118,7 +120,10 @@ mod tests {
             drop(there);
             let closed = Control::handshake(here, &*runtime).await.map(drop);
             let (here, _there) = tokio::io::duplex(1);
-            [closed, Control::handshake(here, &*runtime).await.map(drop)]
+            let begun = net.now();
+            let full = Control::handshake(here, &*runtime).await.map(drop);
+            assert_eq!(net.now() - begun, GREETING);
+            [closed, full]
         });
         assert_eq!(handshake.value, [Err(CalibrateError::NotCalibrate), Err(CalibrateError::NotCalibrate)]);
     }
