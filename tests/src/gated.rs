@@ -74,15 +74,17 @@ impl Gate {
         self.state().calls.clone()
     }
 
-    fn pass(&self, verb: &'static str, object: usize, device: *mut Device) {
+    /// The state, if the gate stands before `device`
+    fn before(&self, device: *mut Device) -> Option<MutexGuard<'_, State>> {
         // SAFETY: the caller's device exists.
         let name = unsafe { rdma_sim_verbs::ibv_get_device_name(device) };
         // SAFETY: the name of a device ends with a zero.
         let name = unsafe { CStr::from_ptr(name) };
-        let mut state = self.state();
-        if name.to_bytes() != state.device.as_bytes() {
-            return;
-        }
+        Some(self.state()).filter(|state| name.to_bytes() == state.device.as_bytes())
+    }
+
+    fn pass(&self, verb: &'static str, object: usize, device: *mut Device) {
+        let Some(mut state) = self.before(device) else { return };
         // There are millions of posts and polls.
         if !TRAFFIC.contains(&verb) {
             state.calls.push((verb, object));
@@ -160,13 +162,16 @@ fn behind() -> (PostSend, PostRecv, PollCq) {
     *BEHIND.get().expect("a context is open")
 }
 
-/// Opens a device, and puts the gate before the functions of its context
+/// Opens a device, and puts the gate before the functions of its context if it stands before the device: others poll without it
 unsafe extern "C" fn ibv_open_device(device: *mut Device) -> *mut Context {
     GATE.pass("open_device", device.addr(), device);
     // SAFETY: the caller's.
     let context = unsafe { rdma_sim_verbs::ibv_open_device(device) };
+    let is_gated = GATE.before(device).is_some();
     // SAFETY: a context that was opened is nobody else's yet.
-    if let Some(open) = unsafe { context.as_mut() } {
+    if let Some(open) = unsafe { context.as_mut() }
+        && is_gated
+    {
         let ops = &mut open.ops;
         let all = "the simulated provider has all functions";
         BEHIND

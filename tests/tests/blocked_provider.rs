@@ -238,7 +238,7 @@ async fn traffic(cases: &mut Cases, verb: &'static str) {
     let [patient_a, patient_b] = [0, 1].map(|_| options().peer_timeout(FOR_EVER));
     let provider = Arc::clone(&cases.provider);
     let (to_b, to_a) = tokio::io::duplex(1024);
-    let (started, of_thread) = oneshot::channel();
+    let ((started, of_thread), (ended, end)) = (oneshot::channel(), oneshot::channel());
     let [host_a, host_b] = hosts;
     let thread = std::thread::spawn(move || {
         run(async move {
@@ -248,6 +248,10 @@ async fn traffic(cases: &mut Cases, verb: &'static str) {
             while let Some(message) = ab.recv().await.unwrap() {
                 ab.send_bytes(&message).await.unwrap();
             }
+            ab.close().await.unwrap();
+            drop(ab);
+            a.wait_idle().await;
+            assert!(ended.send(()).is_ok());
         });
     });
     let b = node_with(&cases.provider, &host_b, patient_b);
@@ -272,7 +276,9 @@ async fn traffic(cases: &mut Cases, verb: &'static str) {
     join(echo(2), reported).await;
     echo(3).await;
     ba.close().await.unwrap();
-    drop((a, b, ba));
+    drop(ba);
+    end.await.unwrap();
+    drop((a, b));
     thread.join().unwrap();
 }
 
