@@ -231,6 +231,7 @@ async fn ending(cases: &mut Cases, verb: &'static str) {
 }
 
 /// A host whose executor is a thread of its own, which sends back what it receives, and the device of the gate
+#[expect(clippy::disallowed_methods, reason = "the post or the poll keeps the thread")]
 async fn traffic(cases: &mut Cases, verb: &'static str) {
     let hosts = hosts(cases.next);
     cases.next += 1;
