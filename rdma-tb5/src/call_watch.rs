@@ -146,7 +146,7 @@ impl Shared {
 mod tests {
     use super::*;
 
-    /// A device whose thread never looks, and what each look reports
+    /// A watch of which the thread does not look during a test, and a function that looks once and returns what the look reports
     fn unwatched() -> (CallWatch, impl Fn(&CallWatch) -> Vec<(Verb, bool)>) {
         let watch = CallWatch::start("rdma_en2", Duration::from_hours(1)).unwrap();
         let look = |watch: &CallWatch| {

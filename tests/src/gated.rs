@@ -168,7 +168,7 @@ unsafe extern "C" fn ibv_open_device(device: *mut Device) -> *mut Context {
     // SAFETY: the caller's.
     let context = unsafe { rdma_sim_verbs::ibv_open_device(device) };
     let is_gated = GATE.before(device).is_some();
-    // SAFETY: a context that was opened is nobody else's yet.
+    // SAFETY: the provider has just returned the context to this function, so nothing else refers to it.
     if let Some(open) = unsafe { context.as_mut() }
         && is_gated
     {

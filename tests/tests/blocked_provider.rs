@@ -1,7 +1,8 @@
 //! A provider in C that does not return from a verb, with real threads: each verb in turn
 //!
-//! The executor is one thread, which no verb of connecting, registration and teardown may keep; a post or a poll keeps it, and is reported. Each case has two hosts and a cable of its own, beside those of a session that must
-//! not notice anything. The bound is long for the other verbs, which take microseconds, so that a slow machine changes nothing.
+//! The executor is one thread, which no verb of connecting, registration and teardown may keep; a post or a poll keeps it, and is reported.
+//! Each case has two hosts and a cable of its own, beside those of a session that must not notice anything. The bound is long for the other
+//! verbs, which take microseconds, so that a slow machine changes nothing.
 #![cfg(unix)]
 #![allow(unsafe_code, reason = "calls the provider as a program in C does")]
 
@@ -230,20 +231,20 @@ async fn ending(cases: &mut Cases, verb: &'static str) {
     exchange(&ab, &ba).await;
 }
 
-/// A host whose executor is a thread of its own, which sends back what it receives, and the device of the gate
+/// Keeps a post or a poll of one host, which has an executor on a thread of its own and sends back what it receives
 #[expect(clippy::disallowed_methods, reason = "the post or the poll keeps the thread")]
 async fn traffic(cases: &mut Cases, verb: &'static str) {
     let hosts = hosts(cases.next);
     cases.next += 1;
     GATE.watch(&format!("rdma_en2@{}", hosts[0]));
-    let [patient_a, patient_b] = [0, 1].map(|_| options().peer_timeout(FOR_EVER));
+    let patient = || options().peer_timeout(FOR_EVER);
     let provider = Arc::clone(&cases.provider);
     let (to_b, to_a) = tokio::io::duplex(1024);
     let ((started, of_thread), (ended, end)) = (oneshot::channel(), oneshot::channel());
     let [host_a, host_b] = hosts;
     let thread = std::thread::spawn(move || {
         run(async move {
-            let a = node_with(&provider, &host_a, patient_a);
+            let a = node_with(&provider, &host_a, patient());
             assert!(started.send(a.clone()).is_ok());
             let ab = a.connect(to_b).await.unwrap();
             while let Some(message) = ab.recv().await.unwrap() {
@@ -255,7 +256,7 @@ async fn traffic(cases: &mut Cases, verb: &'static str) {
             assert!(ended.send(()).is_ok());
         });
     });
-    let b = node_with(&cases.provider, &host_b, patient_b);
+    let b = node_with(&cases.provider, &host_b, patient());
     b.serve(to_a).await.unwrap();
     let (a, ba) = (of_thread.await.unwrap(), b.accept().await.unwrap());
     let echo = async |number| {
@@ -283,8 +284,9 @@ async fn traffic(cases: &mut Cases, verb: &'static str) {
     thread.join().unwrap();
 }
 
-/// Catches a verb on the thread of the executor, a call without a bound, a report that names another verb, an abandoned object that is called,
-/// a post or a poll that nobody reports, and a protection domain of a lost link that is deallocated.
+/// Catches a verb of set-up or teardown on the thread of the executor, a call without a bound, a report that names another verb, an abandoned
+/// object that is called, a blocked post or poll that `Node::device_stats` does not count, and a protection domain of a lost link that is
+/// deallocated.
 #[test]
 fn a_provider_that_blocks_in_any_verb_keeps_its_own_thread_and_is_reported() {
     let remade: Vec<_> = CONNECTING.into_iter().chain(TEARDOWN).chain(["destroy_cq"]).collect();

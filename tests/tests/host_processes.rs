@@ -103,7 +103,7 @@ fn the_limits_of_a_device_hold_for_all_processes_of_its_host_together() {
 fn leaking(rule: &str) -> Hosts {
     let text = format!("format = 1\nbase = \"tb5\"\n[rules]\n{rule} = 3\n");
     let profile = Profile::parse("leaking.toml", &text).unwrap();
-    Hosts::new("leaking", &Settings::new(Topology::pair()).with_profile(profile), PEER)
+    Hosts::new(rule, &Settings::new(Topology::pair()).with_profile(profile), PEER)
 }
 
 /// How many objects a process of host `a` finds room for, which is killed then

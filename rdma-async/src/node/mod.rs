@@ -277,7 +277,7 @@ impl<D: Device> Node<D> {
         self.inner().ports.iter().fold(DeviceStats::default(), |stats, port| DeviceStats {
             blocked_calls: stats.blocked_calls
                 + port.calls.blocked_count()
-                + usize::from(port.is_in_traffic()),
+                + usize::from(port.is_blocked_in_traffic()),
             abandoned: stats.abandoned + port.calls.abandoned(),
         })
     }

@@ -195,8 +195,8 @@ impl<D: Device> Port<D> {
         is_active
     }
 
-    /// Whether the device has not returned for long from a post or a poll, which its own thread has found
-    pub(super) fn is_in_traffic(&self) -> bool {
+    /// Whether the device [reports](Device::blocked) a post or a poll that does not return
+    pub(super) fn is_blocked_in_traffic(&self) -> bool {
         self.current().is_some_and(|open| open.device().blocked().is_some())
     }
 
