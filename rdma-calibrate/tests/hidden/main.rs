@@ -14,6 +14,8 @@ mod sessions;
 mod stepped;
 
 use std::panic::catch_unwind;
+use std::sync::Mutex;
+use std::thread;
 use std::time::Duration;
 
 use rdma_calibrate::{Findings, Options};
@@ -39,8 +41,18 @@ fn options(model: &Model) -> Options {
 
 /// Judges all of these devices, and names each that is not recovered; with the experiments of `--risk-reboot` if `risks`
 fn assert_recovers(seeds: std::ops::Range<u64>, risks: bool) {
-    let is_lost = |seed: &u64| catch_unwind(|| assert_recovered(*seed, risks)).is_err();
-    let failed: Vec<_> = seeds.filter(is_lost).collect();
+    let (rest, failed) = (Mutex::new(seeds), Mutex::new(Vec::new()));
+    let judge = || {
+        loop {
+            let Some(seed) = rest.lock().unwrap().next() else { break };
+            if catch_unwind(|| assert_recovered(seed, risks)).is_err() {
+                failed.lock().unwrap().push(seed);
+            }
+        }
+    };
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| (0..processors).for_each(|_| drop(scope.spawn(judge))));
+    let failed = failed.into_inner().unwrap();
     assert!(failed.is_empty(), "not recovered: seeds {failed:?}");
 }
 
