@@ -166,7 +166,7 @@ pub(crate) fn of(model: &Model) -> Profile {
 }
 
 /// True if bytes take time, by the rate of the cable or by a bound that is not hidden by what each message takes
-fn takes_time(model: &Model) -> bool {
+pub(crate) fn takes_time(model: &Model) -> bool {
     let [short, longest] = [8, (2 * FRAME).min(model.caps.max_message as usize)];
     occupied(LineRate::TB5, model, longest) > occupied(LineRate::TB5, model, short)
 }
@@ -192,7 +192,7 @@ pub(crate) fn occupied(rate: LineRate, model: &Model, len: usize) -> u64 {
 
 /// The time of a frame, and that of a message beside its bytes, as the times between messages show it; `None` if a bound of the payload hides
 /// the time of messages
-fn frame_and_message(rate: LineRate, model: &Model) -> Option<[f64; 2]> {
+pub(crate) fn frame_and_message(rate: LineRate, model: &Model) -> Option<[f64; 2]> {
     let [short, frame, two] = [8, FRAME, 2 * FRAME].map(|len| occupied(rate, model, len) as f64);
     let share = LineRate::TB5.wire_bytes(8) as f64 / LineRate::TB5.wire_bytes(FRAME) as f64;
     let longest = model.caps.max_message as usize;
