@@ -3,8 +3,8 @@
 //! Verbs of connecting and of teardown may take seconds, or never return (field reports). They run where the runtime lets calls block, and a
 //! bound is kept on each. After it, the call is reported, its objects are abandoned, and the device is left alone until the call returns.
 //!
-//! Posts and polls stay on the executor, without a bound: they touch rings in the memory of the process, and no report has one that blocks. A
-//! device may [report](rdma_core::Device::blocked) one that does not return.
+//! Posts and polls stay on the executor, without a bound: they touch rings in the memory of the process, and no source reports one that blocks.
+//! A device may [report](rdma_core::Device::blocked) one that does not return.
 
 use std::future::poll_fn;
 use std::mem::ManuallyDrop;
@@ -33,9 +33,11 @@ use crate::sync::Mutex;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct DeviceStats {
-    /// Calls that have not returned within [`device_timeout`](crate::NodeOptions::device_timeout), and still have not, and devices that
-    /// [report](rdma_core::Device::blocked) a post or a poll which does not return; each keeps a thread
+    /// Calls that have not returned within [`device_timeout`](crate::NodeOptions::device_timeout), and still have not; each keeps a thread
     pub blocked_calls: usize,
+    /// Open devices that [report](rdma_core::Device::blocked) a post or a poll which does not return; it keeps the thread of the task that has
+    /// made it
+    pub blocked_devices: usize,
     /// Paths, devices and registrations that a device was never asked to give up, or did not give up in time: counted when the limit passes, freed
     /// if the call returns later, and else kept
     pub abandoned: u64,

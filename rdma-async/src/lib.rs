@@ -58,7 +58,8 @@
 //! A device may take long to make or to end a path, and a wedged one never returns. Such calls run on threads of their own; after
 //! [`device_timeout`](NodeOptions::device_timeout) they are reported ([`ConnectError::Blocked`], [`SessionError::Blocked`],
 //! [`PathSnapshot::blocked`], [`Node::device_stats`], a warning in the log), and what the device has is kept for good rather than used again.
-//! Other paths, sessions and devices do not notice.
+//! Other paths, sessions and devices do not notice. A post or a poll runs on the executor; what happens if one does not return is said at
+//! [`device_timeout`](NodeOptions::device_timeout).
 //!
 //! # Features
 //!

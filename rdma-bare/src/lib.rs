@@ -56,8 +56,8 @@ pub struct BareQp<D: Device> {
 
 struct Posted {
     id: WrId,
-    /// Its name on the device.
-    name: WrId,
+    /// The name on the device.
+    device_id: WrId,
     opcode: Opcode,
     range: Range<usize>,
 }
@@ -128,6 +128,8 @@ impl<D: Device> BareQp<D> {
 
     /// Sends a range of the arena
     ///
+    /// Traces of the device show `id`, or another number while a receive of that `id` is posted.
+    ///
     /// # Errors
     ///
     /// As [`QueuePair::post_send`].
@@ -140,16 +142,18 @@ impl<D: Device> BareQp<D> {
         let is_free = self.overlapping(&range).all(|posted| posted.opcode == Opcode::Send);
         assert!(is_free, "{range:?} is posted for receiving");
         let sgl = [self.sge(&range)];
-        let (id, name) = (WrId(id), self.name(id, Opcode::Send));
-        let request = SendRequest { id: name, op: SendOp::Send, sgl: &sgl, signaled: true };
+        let (id, device_id) = (WrId(id), self.free_device_id(id, Opcode::Send));
+        let request = SendRequest { id: device_id, op: SendOp::Send, sgl: &sgl, signaled: true };
         // SAFETY: the range is inside the registered arena. It is recorded as posted, so that `write` and `recv` refuse it
         // until its completion was taken; `drop` leaks the arena if the device may still read it.
         unsafe { self.qp.post_send(&request) }?;
-        self.posted.push(Posted { id, name, opcode: Opcode::Send, range });
+        self.posted.push(Posted { id, device_id, opcode: Opcode::Send, range });
         Ok(())
     }
 
     /// Offers a range of the arena for the peer's next message
+    ///
+    /// Traces of the device show `id`, or another number while a send of that `id` is posted.
     ///
     /// # Errors
     ///
@@ -162,11 +166,11 @@ impl<D: Device> BareQp<D> {
     pub fn recv(&mut self, id: u64, range: Range<usize>) -> Result<(), Error> {
         assert!(self.overlapping(&range).next().is_none(), "{range:?} is posted");
         let sgl = [self.sge(&range)];
-        let (id, name) = (WrId(id), self.name(id, Opcode::Recv));
+        let (id, device_id) = (WrId(id), self.free_device_id(id, Opcode::Recv));
         // SAFETY: the range is inside the registered arena. It is recorded as posted, so that every other method refuses
         // it until its completion was taken; `drop` leaks the arena if the device may still write it.
-        unsafe { self.qp.post_recv(&RecvRequest { id: name, sgl: &sgl }) }?;
-        self.posted.push(Posted { id, name, opcode: Opcode::Recv, range });
+        unsafe { self.qp.post_recv(&RecvRequest { id: device_id, sgl: &sgl }) }?;
+        self.posted.push(Posted { id, device_id, opcode: Opcode::Recv, range });
         Ok(())
     }
 
@@ -226,11 +230,13 @@ impl<D: Device> BareQp<D> {
         Ok(self.take(&out[0]))
     }
 
-    /// The name of a request on the device: another one than `id` while that is the name of a request of the other kind
+    /// A name for a request on the device: another one than `id` while that is the name of a request of the other kind
     ///
     /// Of a completion with an error, the verbs promise the name and not the kind.
-    fn name(&self, id: u64, opcode: Opcode) -> WrId {
-        let is_taken = |name| self.posted.iter().any(|posted| posted.opcode != opcode && posted.name == name);
+    fn free_device_id(&self, id: u64, opcode: Opcode) -> WrId {
+        let is_taken =
+            |name| self.posted.iter().any(|posted| posted.opcode != opcode && posted.device_id == name);
+        // Names differ from `id` in their highest bits first: those of other requests, which callers count, are near it.
         let mut names = (0..=u64::MAX).map(|number| WrId(id ^ number.reverse_bits()));
         names.find(|name| !is_taken(*name)).expect("fewer requests are posted than there are names")
     }
@@ -238,9 +244,9 @@ impl<D: Device> BareQp<D> {
     fn take(&mut self, completion: &Completion) -> Completion {
         let is_named = |posted: &Posted| {
             let is_its_kind = completion.status != Status::Success || posted.opcode == completion.opcode;
-            posted.name == completion.id && is_its_kind
+            posted.device_id == completion.id && is_its_kind
         };
-        // The oldest of that name: completions come in the order of the posts.
+        // The oldest of that name: requests of a kind, which alone share a name, complete in the order of their posts.
         let Some(at) = self.posted.iter().position(is_named) else { return *completion };
         let Posted { id, opcode, .. } = self.posted.remove(at);
         Completion { id, opcode, ..*completion }

@@ -21,7 +21,7 @@ const MAX_LINE: u64 = 64 << 10;
 /// The time that a side may take for an answer: a request calls several verbs, each of which may take as long as no verb that hangs.
 pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_mins(2);
 /// The time that a side may take to receive a greeting and to send its own.
-const GREETING: Duration = Duration::from_secs(30);
+const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A stream of any type: a calibration is compiled once
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -44,10 +44,12 @@ impl<'a> Control<'a> {
         let mut control = Self { stream: Mutex::new(BufReader::new(Box::new(stream))), begun: Vec::new() };
         let greeted = async {
             control.send(runtime, &Hello { tb5_calibrate: VERSION }).await?;
-            control.line(runtime, GREETING).await
+            control.line(runtime, REPLY_TIMEOUT).await
         };
-        let line =
-            timeout(runtime, GREETING, greeted).await.ok_or(CalibrateError::PeerSilent(GREETING)).flatten();
+        let line = timeout(runtime, GREETING_TIMEOUT, greeted)
+            .await
+            .ok_or(CalibrateError::PeerSilent(GREETING_TIMEOUT))
+            .flatten();
         let line = line.map_err(|error| match error {
             // Another program: a port scanner says nothing or resets the connection, and what expects other words ends it.
             CalibrateError::PeerGone | CalibrateError::PeerSilent(_) => CalibrateError::NotCalibrate,
@@ -122,7 +124,7 @@ mod tests {
             let (here, _there) = tokio::io::duplex(1);
             let begun = net.now();
             let full = Control::handshake(here, &*runtime).await.map(drop);
-            assert_eq!(net.now() - begun, GREETING);
+            assert_eq!(net.now() - begun, GREETING_TIMEOUT);
             [closed, full]
         });
         assert_eq!(handshake.value, [Err(CalibrateError::NotCalibrate), Err(CalibrateError::NotCalibrate)]);

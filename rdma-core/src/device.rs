@@ -72,9 +72,10 @@ pub unsafe trait Device: Send + Sync + 'static {
         false
     }
 
-    /// A post or a poll that has not returned for long, and still has not; none if the device cannot tell, which is the default
+    /// A post or a poll that has not returned in the time that the device gives it, and still has not
     ///
-    /// It keeps the thread that has called it: only another thread can ask.
+    /// `None` if there is none, and from a device that does not watch its calls, which is the default. A blocked call keeps its thread: only
+    /// another one can ask.
     fn blocked(&self) -> Option<Verb> {
         None
     }

@@ -40,7 +40,7 @@ impl CompletionQueue for VerbsCompletionQueue {
             return Poll::Ready(Ok(n));
         }
         if self.cq.backoff.wait(cx, n > 0) {
-            self.cq.device.watch.suspect();
+            self.cq.device.port_watch.suspect();
         }
         if n == 0 { Poll::Pending } else { Poll::Ready(Ok(n)) }
     }

@@ -34,7 +34,7 @@ impl VerbsDevice {
     /// # Errors
     ///
     /// [`OpenError::NoSuchDevice`] with the names that there are, [`OpenError::List`] if the provider lists no devices,
-    /// [`OpenError::Load`] if its structures have another layout, [`OpenError::Thread`] if the system refuses a thread, and [`OpenError::Verbs`] if the port is down
+    /// [`OpenError::Load`] if its structures have another layout, and [`OpenError::Verbs`] if the port is down
     /// ([`Cause::PortDown`]), the protection domains are exhausted ([`Cause::Exhausted`]) or the device refuses.
     ///
     /// ```no_run
@@ -94,7 +94,7 @@ unsafe impl Device for VerbsDevice {
     fn port(&self) -> Result<PortStatus, Error> {
         let port = self.shared.context.port()?;
         if port.state != constants::PORT_ACTIVE {
-            self.shared.watch.down();
+            self.shared.port_watch.down();
             return Ok(PortStatus::new(PortState::Down, 0));
         }
         let lanes = u64::from(lanes(port.active_width).unwrap_or(1));
@@ -103,7 +103,7 @@ unsafe impl Device for VerbsDevice {
     }
 
     fn blocked(&self) -> Option<Verb> {
-        self.shared.calls.blocked()
+        self.shared.call_watch.blocked()
     }
 
     fn gids(&self) -> Result<Vec<Gid>, Error> {

@@ -1,7 +1,5 @@
 //! Why a device cannot be opened
 
-use std::io;
-
 use rdma_core::Error;
 
 use crate::provider::{ListError, LoadError};
@@ -24,9 +22,6 @@ pub enum OpenError {
         /// The names of the devices that there are
         known: Vec<String>,
     },
-    /// The system refuses the thread that watches posts and polls
-    #[error("the system refuses a thread for the calls of a device: {0}")]
-    Thread(#[source] io::Error),
     /// A verb failed
     #[error(transparent)]
     Verbs(#[from] Error),

@@ -75,10 +75,11 @@ impl OpenOptions {
     }
 
     /// How long a post or a poll may take before it is reported, by an event of `tracing` and [`Device::blocked`](rdma_core::Device::blocked);
-    /// the default is 10 s
+    /// the default is 10 s, and [`Duration::MAX`] reports none
     ///
-    /// They make no system call on Apple's device (its TN3205), but for the query of the port before some posts, and no source reports one that
-    /// blocks. One that does keeps the thread that has called it. A thread for each device looks four times in this time.
+    /// On Apple's device they make no system call (Apple TN3205), except to query the port before some posts, and no source reports one that
+    /// blocks. A call that blocks keeps the caller's thread. A thread for each device looks four times within this time, so that a report
+    /// comes up to a quarter of it late.
     pub fn call_timeout(self, limit: Duration) -> Self {
         Self { call_timeout: limit, ..self }
     }

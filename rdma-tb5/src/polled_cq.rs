@@ -11,7 +11,7 @@ use spin::mutex::SpinMutex;
 use spin::relax::Yield;
 
 use crate::backoff::Backoff;
-use crate::call_watch::InCall;
+use crate::call_watch::CallCounter;
 use crate::completion_channel::Channel;
 use crate::errno;
 use crate::port_watch::SILENCE;
@@ -25,18 +25,13 @@ pub(crate) struct PolledCq {
     cq: NonNull<Cq>,
     pub(crate) backoff: Backoff,
     /// Of polls, under `polling`.
-    in_call: Arc<InCall>,
+    in_call: Arc<CallCounter>,
+    /// Polls in a row without a completion; locked during a poll.
+    ///
     /// Taken and freed by one atomic exchange: a mutex of std takes two, a third of the time of a poll that finds nothing.
-    polling: SpinMutex<Polling, Yield>,
-}
-
-/// What a thread that polls uses
-#[derive(Default)]
-struct Polling {
-    /// Of the queue pairs that complete here.
-    in_flight: Vec<Arc<InFlight>>,
-    /// Polls in a row without a completion.
-    silent: u32,
+    polling: SpinMutex<u32, Yield>,
+    /// Of the queue pairs that complete here. Not locked during a poll: one that never returns would keep those that end paths and make them.
+    in_flight: SpinMutex<Vec<Arc<InFlight>>, Yield>,
 }
 
 /// The frames in flight on both queues of a queue pair
@@ -77,8 +72,9 @@ impl PolledCq {
             ));
         };
         let backoff = Backoff::new(device.options.poll);
-        let in_call = device.calls.queue(Verb::PollCq);
-        let queue = Self { device, cq, backoff, in_call, polling: SpinMutex::default() };
+        let in_call = device.call_watch.queue(Verb::PollCq);
+        let (polling, in_flight) = (SpinMutex::default(), SpinMutex::default());
+        let queue = Self { device, cq, backoff, in_call, polling, in_flight };
         if let Some(channel) = &queue.device.channel {
             channel.arm(&queue.device.context, cq)?;
         }
@@ -91,48 +87,51 @@ impl PolledCq {
 
     /// Counts the completions of a queue pair from now on
     pub(crate) fn add(&self, in_flight: Arc<InFlight>) {
-        self.polling.lock().in_flight.push(in_flight);
+        self.in_flight.lock().push(in_flight);
     }
 
     /// Counts the completions of a queue pair no longer
+    ///
+    /// One that a poll is just returning counts for the queue pair that has its number then.
     pub(crate) fn remove(&self, qpn: u32) {
-        self.polling.lock().in_flight.retain(|in_flight| in_flight.qpn != qpn);
+        self.in_flight.lock().retain(|in_flight| in_flight.qpn != qpn);
     }
 
-    /// Polls at most `out.len()` completions
+    /// Polls at most `out.len()` completions; finds none while another thread polls
     #[inline]
     pub(crate) fn poll(&self, out: &mut [Completion]) -> Result<usize, Error> {
         let mut wcs = [const { MaybeUninit::<Wc>::uninit() }; BATCH];
         let wanted = out.len().min(BATCH);
         let device = &*self.device;
-        let mut polling = self.polling.lock();
+        let Some(mut silent) = self.polling.try_lock() else { return Ok(0) };
         let in_call = self.in_call.enter();
         // SAFETY: the queue exists as long as `self`, only the holder of the lock polls it, and there is space for `wanted` entries.
         let n = unsafe { (device.poll_cq)(self.cq.as_ptr(), wanted as c_int, wcs.as_mut_ptr().cast()) };
         drop(in_call);
         let Ok(n) = usize::try_from(n) else {
-            device.watch.suspect();
+            device.port_watch.suspect();
             return Err(Error::new(Verb::PollCq, errno::cause(n)));
         };
         if n == 0 {
-            polling.silent += 1;
-            if polling.silent == SILENCE {
-                polling.silent = 0;
-                device.watch.suspect();
+            *silent += 1;
+            if *silent == SILENCE {
+                *silent = 0;
+                device.port_watch.suspect();
             }
             return Ok(0);
         }
-        polling.silent = 0;
+        *silent = 0;
+        let queue_pairs = self.in_flight.lock();
         for (slot, wc) in out.iter_mut().zip(&wcs[..n.min(wanted)]) {
             // SAFETY: the provider has filled the first `n` entries.
             *slot = unsafe { completion(wc) };
             if slot.status != Status::Success {
                 // Which queue it is of is not known: its frames stay taken, rather than those of a request that is under way.
-                device.watch.suspect();
+                device.port_watch.suspect();
                 continue;
             }
-            device.watch.completed();
-            if let Some(in_flight) = polling.in_flight.iter().find(|in_flight| in_flight.qpn == slot.qpn.0) {
+            device.port_watch.completed();
+            if let Some(in_flight) = queue_pairs.iter().find(|in_flight| in_flight.qpn == slot.qpn.0) {
                 if slot.opcode == Opcode::Recv {
                     in_flight.recv.complete()
                 } else {

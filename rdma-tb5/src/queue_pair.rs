@@ -11,7 +11,7 @@ use rdma_core::{
 };
 use rdma_verbs_abi::{Qp, QpCap, QpInitAttr, RecvWr, SendWr, constants};
 
-use crate::call_watch::InCall;
+use crate::call_watch::CallCounter;
 use crate::errno;
 use crate::polled_cq::{InFlight, PolledCq};
 use crate::posted_frames::PostedFrames;
@@ -38,8 +38,8 @@ pub struct VerbsQueuePair {
     /// `None` once destroyed.
     qp: Option<NonNull<Qp>>,
     in_flight: Arc<InFlight>,
-    in_send: Arc<InCall>,
-    in_recv: Arc<InCall>,
+    in_send: Arc<CallCounter>,
+    in_recv: Arc<CallCounter>,
     /// The depths that the provider reports, if they are not counted here.
     reported: Option<QpCapacity>,
     address: QpAddress,
@@ -109,8 +109,8 @@ impl VerbsQueuePair {
             cq: Arc::clone(cq),
             qp: Some(qp),
             in_flight,
-            in_send: device.calls.queue(Verb::PostSend),
-            in_recv: device.calls.queue(Verb::PostRecv),
+            in_send: device.call_watch.queue(Verb::PostSend),
+            in_recv: device.call_watch.queue(Verb::PostRecv),
             reported,
             address: QpAddress { gid, lid: Lid(port.lid), psn: Psn(7), qpn: Qpn(qpn) },
             qp_type: init.qp_type,
@@ -135,7 +135,7 @@ impl VerbsQueuePair {
     ) -> Result<(NonNull<Qp>, [rdma_verbs_abi::Sge; MAX_SGE], u32), Error> {
         let qp = self.alive(verb)?;
         let device = &*self.cq.device;
-        device.watch.check(verb, || device.context.is_up())?;
+        device.port_watch.check(verb, || device.context.is_up())?;
         let (elements, len) = match sgl {
             [sge] => ([abi_element(sge), rdma_verbs_abi::Sge::default()], u64::from(sge.len)),
             [first, second] if device.options.is_unguarded => {

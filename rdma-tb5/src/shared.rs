@@ -19,8 +19,8 @@ pub(crate) struct DeviceShared {
     pub(crate) post_send: PostSend,
     pub(crate) post_recv: PostRecv,
     pub(crate) poll_cq: PollCq,
-    pub(crate) watch: PortWatch,
-    pub(crate) calls: CallWatch,
+    pub(crate) port_watch: PortWatch,
+    pub(crate) call_watch: CallWatch,
     pub(crate) pd: NonNull<Pd>,
     pub(crate) is_apple: bool,
     pub(crate) caps: Caps,
@@ -55,7 +55,6 @@ impl DeviceShared {
         }
         let is_apple = cfg!(target_os = "macos") || name.starts_with("rdma_en");
         let caps = query_caps(&context, &port, is_apple);
-        let calls = CallWatch::start(name, options.call_timeout).map_err(OpenError::Thread)?;
         let channel = options.has_channel.then(|| Channel::new(&context)).transpose()?;
         errno::clear();
         // SAFETY: the context is open.
@@ -64,14 +63,15 @@ impl DeviceShared {
             let cause = errno::creation_cause(errno::last(), Resource::ProtectionDomains, caps.max_pd);
             return Err(Error::new(Verb::AllocPd, cause).into());
         };
-        let watch = PortWatch::new(is_apple);
+        let port_watch = PortWatch::new(is_apple);
+        let call_watch = CallWatch::start(name, options.call_timeout);
         let gids = if is_apple { context.gids() } else { Vec::new() };
         Ok(Self {
             post_send,
             post_recv,
             poll_cq,
-            watch,
-            calls,
+            port_watch,
+            call_watch,
             pd,
             is_apple,
             caps,
@@ -94,7 +94,9 @@ impl DeviceShared {
     ///
     /// A link that is lost and back between two queries of the port is still known by its GID table: the IPv4 entry moves, and leaves a hole.
     fn has_lost_link(&self) -> bool {
-        self.watch.is_gone() || !self.context.is_up().unwrap_or(false) || self.context.gids() != self.gids
+        self.port_watch.is_gone()
+            || !self.context.is_up().unwrap_or(false)
+            || self.context.gids() != self.gids
     }
 
     /// Whether a destroyed queue pair proves that the device has stopped using its memory

@@ -37,7 +37,8 @@ struct State {
     device: String,
     closed: Option<&'static str>,
     waiting: usize,
-    /// The verbs that were called on the device since it was chosen, in order, and the addresses of the objects that they were given
+    /// The verbs that were called on the device since it was chosen, without posts and polls, in order, and the addresses of the objects that
+    /// they were given
     calls: Vec<(&'static str, usize)>,
 }
 
@@ -69,7 +70,7 @@ impl Gate {
         self.state().waiting
     }
 
-    /// The verbs that were called on the device, in order, and the addresses of the objects that they were given
+    /// The verbs that were called on the device, without posts and polls, in order, and the addresses of the objects that they were given
     pub fn calls(&self) -> Vec<(&'static str, usize)> {
         self.state().calls.clone()
     }

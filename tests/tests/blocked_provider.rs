@@ -7,17 +7,23 @@
 #![allow(unsafe_code, reason = "calls the provider as a program in C does")]
 
 use std::ffi::CString;
+use std::fmt::{self, Write as _};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use futures::channel::oneshot;
 use futures::future::join;
-use rdma_async::{ConnectError, Node, NodeOptions, Session};
+use rdma_async::{ConnectError, Node, Session};
+use rdma_core::AnyDevice;
 use rdma_sim::{LineRate, Topology};
 use rdma_tb5::{OpenOptions, Provider, VerbsDevice};
 use rdma_tests::gated::{GATE, TRAFFIC, provider};
 use rdma_tests::{connect, message, options};
+use tokio::runtime::Builder;
+use tracing::field::{Field, Visit};
+use tracing::span;
 
 /// How long a device may take
 const LIMIT: Duration = Duration::from_millis(1500);
@@ -40,6 +46,46 @@ const TEARDOWN: [&str; 2] = ["destroy_qp", "dereg_mr"];
 const CLOSING: [&str; 3] = ["destroy_cq", "dealloc_pd", "close_device"];
 
 type Verbs = Session<VerbsDevice>;
+
+/// What the crate `rdma-tb5` tells a subscriber of `tracing`: the level and the fields of each event
+struct Log(Mutex<Vec<String>>);
+
+static LOG: Log = Log(Mutex::new(Vec::new()));
+
+impl Log {
+    fn lines(&self) -> MutexGuard<'_, Vec<String>> {
+        self.0.lock().unwrap()
+    }
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        write!(self.0, " {}={value:?}", field.name()).unwrap();
+    }
+}
+
+impl tracing::Subscriber for &'static Log {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.is_event() && metadata.target().starts_with("rdma_tb5")
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut line = Line(event.metadata().level().to_string());
+        event.record(&mut line);
+        self.lines().push(line.0);
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        unreachable!("spans are not enabled")
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
 
 fn inject(fault: &str) {
     let fault = CString::new(fault).unwrap();
@@ -138,18 +184,13 @@ impl Cases {
 }
 
 fn node(provider: &Arc<Provider>, host: &str) -> Node<VerbsDevice> {
-    node_with(provider, host, options())
-}
-
-fn node_with(provider: &Arc<Provider>, host: &str, options: NodeOptions) -> Node<VerbsDevice> {
     let (provider, name) = (Arc::clone(provider), format!("rdma_en2@{host}"));
-    let open_options = OpenOptions::new().call_timeout(LIMIT);
-    let builder = Node::builder(move || VerbsDevice::open(&provider, &name, open_options.clone()));
-    builder.options(options.device_timeout(LIMIT)).build().unwrap()
+    let builder = Node::builder(move || VerbsDevice::open(&provider, &name, OpenOptions::new()));
+    builder.options(options().device_timeout(LIMIT)).build().unwrap()
 }
 
 fn run(program: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let runtime = Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(program);
 }
 
@@ -231,68 +272,133 @@ async fn ending(cases: &mut Cases, verb: &'static str) {
     exchange(&ab, &ba).await;
 }
 
-/// Keeps a post or a poll of one host, which has an executor on a thread of its own and sends back what it receives
-#[expect(clippy::disallowed_methods, reason = "the post or the poll keeps the thread")]
-async fn traffic(cases: &mut Cases, verb: &'static str) {
-    let hosts = hosts(cases.next);
-    cases.next += 1;
-    GATE.watch(&format!("rdma_en2@{}", hosts[0]));
-    let patient = || options().peer_timeout(FOR_EVER);
-    let provider = Arc::clone(&cases.provider);
-    let (to_b, to_a) = tokio::io::duplex(1024);
-    let ((started, of_thread), (ended, end)) = (oneshot::channel(), oneshot::channel());
-    let [host_a, host_b] = hosts;
-    let thread = std::thread::spawn(move || {
-        run(async move {
-            let a = node_with(&provider, &host_a, patient());
-            assert!(started.send(a.clone()).is_ok());
-            let ab = a.connect(to_b).await.unwrap();
-            while let Some(message) = ab.recv().await.unwrap() {
-                ab.send_bytes(&message).await.unwrap();
-            }
-            ab.close().await.unwrap();
-            drop(ab);
-            a.wait_idle().await;
-            assert!(ended.send(()).is_ok());
+/// A session of which one host has an executor of its own, and sends back what it receives
+struct Echo {
+    host: String,
+    a: Node<AnyDevice>,
+    b: Node<AnyDevice>,
+    ba: Session<AnyDevice>,
+    ended: oneshot::Receiver<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Echo {
+    /// The session of the next case; the executor has so many threads
+    #[expect(clippy::disallowed_methods, reason = "a post or a poll keeps a thread of the executor")]
+    async fn start(cases: &mut Cases, threads: usize) -> Self {
+        let [host, host_b] = hosts(cases.next);
+        cases.next += 1;
+        GATE.watch(&format!("rdma_en2@{host}"));
+        let node = |provider: &Arc<Provider>, host: &str| {
+            let (provider, name) = (Arc::clone(provider), format!("rdma_en2@{host}"));
+            let open_options = OpenOptions::new().call_timeout(LIMIT);
+            let open = move || VerbsDevice::open(&provider, &name, open_options.clone()).map(AnyDevice::new);
+            let options = options().peer_timeout(FOR_EVER).device_timeout(LIMIT);
+            Node::builder(open).options(options).build().unwrap()
+        };
+        let (to_b, to_a) = tokio::io::duplex(1024);
+        let ((started, of_thread), (end, ended)) = (oneshot::channel(), oneshot::channel());
+        let (provider, host_a) = (Arc::clone(&cases.provider), host.clone());
+        let thread = std::thread::spawn(move || {
+            let mut builder = match threads {
+                1 => Builder::new_current_thread(),
+                _ => Builder::new_multi_thread(),
+            };
+            builder.worker_threads(threads).enable_time().build().unwrap().block_on(async move {
+                let a = node(&provider, &host_a);
+                assert!(started.send(a.clone()).is_ok());
+                let ab = a.connect(to_b).await.unwrap();
+                while let Some(message) = ab.recv().await.unwrap() {
+                    ab.send_bytes(&message).await.unwrap();
+                }
+                ab.close().await.unwrap();
+                drop(ab);
+                a.wait_idle().await;
+                assert!(end.send(()).is_ok());
+            });
         });
-    });
-    let b = node_with(&cases.provider, &host_b, patient());
-    b.serve(to_a).await.unwrap();
-    let (a, ba) = (of_thread.await.unwrap(), b.accept().await.unwrap());
-    let echo = async |number| {
-        let (sent, got) = join(ba.send_bytes(&message(number, 100_000)), ba.recv()).await;
-        sent.unwrap();
-        assert!(*got.unwrap().unwrap() == message(number, 100_000));
-    };
-    echo(1).await;
-    assert_eq!(a.device_stats().blocked_calls, 0, "{verb}");
+        let b = node(&cases.provider, &host_b);
+        b.serve(to_a).await.unwrap();
+        let (a, ba) = (of_thread.await.unwrap(), b.accept().await.unwrap());
+        let echo = Self { host, a, b, ba, ended, thread };
+        echo.exchange(1).await;
+        assert_eq!(echo.blocked(), [0, 0]);
+        echo
+    }
+
+    async fn exchange(&self, number: usize) {
+        let sent = message(number, 100_000);
+        let (sending, got) = join(self.ba.send_bytes(&sent), self.ba.recv()).await;
+        sending.unwrap();
+        assert!(*got.unwrap().unwrap() == sent);
+    }
+
+    /// How many calls and devices are blocked
+    fn blocked(&self) -> [usize; 2] {
+        let stats = self.a.device_stats();
+        [stats.blocked_calls, stats.blocked_devices]
+    }
+
+    async fn end(self) {
+        self.exchange(3).await;
+        self.ba.close().await.unwrap();
+        drop(self.ba);
+        self.ended.await.unwrap();
+        drop((self.a, self.b));
+        self.thread.join().unwrap();
+    }
+}
+
+async fn traffic(cases: &mut Cases, verb: &'static str) {
+    let echo = Echo::start(cases, 1).await;
     GATE.close(verb);
     let reported = async {
         until(|| GATE.waiting() > 0).await;
         cases.exchange_other().await;
-        until(|| a.device_stats().blocked_calls == 1).await;
+        until(|| echo.blocked() == [0, 1]).await;
         cases.exchange_other().await;
         GATE.open();
-        until(|| a.device_stats().blocked_calls == 0).await;
+        until(|| echo.blocked() == [0, 0]).await;
     };
-    join(echo(2), reported).await;
-    echo(3).await;
-    ba.close().await.unwrap();
-    drop(ba);
-    end.await.unwrap();
-    drop((a, b));
-    thread.join().unwrap();
+    join(echo.exchange(2), reported).await;
+    for (level, words) in [("ERROR", "does not return"), ("INFO", "has returned")] {
+        let is_told =
+            |line: &&String| [level, &echo.host, verb, words].iter().all(|part| line.contains(part));
+        until(|| LOG.lines().iter().filter(is_told).count() == 1).await;
+    }
+    echo.end().await;
 }
 
-/// Catches a verb of set-up or teardown on the thread of the executor, a call without a bound, a report that names another verb, an abandoned
-/// object that is called, a blocked post or poll that `Node::device_stats` does not count, and a protection domain of a lost link that is
-/// deallocated.
+/// A link is lost while a poll does not return: the other thread of the executor ends the path, and makes it again
+async fn losing_the_link_in_a_poll(cases: &mut Cases) {
+    let echo = Echo::start(cases, 2).await;
+    GATE.close("poll_cq");
+    let lost = async {
+        until(|| GATE.waiting() > 0).await;
+        let destroyed = || GATE.calls().iter().filter(|call| call.0 == "destroy_qp").count();
+        let before = destroyed();
+        inject(&format!("at 0ns {}:rdma_en2 flap 5ms", echo.host));
+        until(|| destroyed() > before && echo.blocked()[1] == 1).await;
+        tokio::time::sleep(LIMIT * 3 / 2).await;
+        assert_eq!(echo.blocked(), [0, 1], "the poll keeps a call of teardown");
+        GATE.open();
+        until(|| echo.blocked() == [0, 0]).await;
+    };
+    join(echo.exchange(2), lost).await;
+    echo.end().await;
+}
+
+/// Catches a verb of set-up or teardown on the thread of the executor or under the lock of a poll, a call without a bound, a report that
+/// names another verb, an abandoned object that is called, a blocked post or poll that the log or `Node::device_stats` does not have, and a
+/// protection domain of a lost link that is deallocated.
 #[test]
-fn a_provider_that_blocks_in_any_verb_keeps_its_own_thread_and_is_reported() {
+fn a_provider_that_blocks_in_any_verb_is_reported() {
+    tracing::subscriber::set_global_default(&LOG).unwrap();
     let remade: Vec<_> = CONNECTING.into_iter().chain(TEARDOWN).chain(["destroy_cq"]).collect();
     run(async {
         let ends: Vec<_> = TEARDOWN.into_iter().chain(CLOSING).collect();
-        let mut cases = Cases::new(CONNECTING.len() + remade.len() + ends.len() + TRAFFIC.len()).await;
+        let count = CONNECTING.len() + remade.len() + ends.len() + TRAFFIC.len() + 1;
+        let mut cases = Cases::new(count).await;
         for verb in CONNECTING {
             connecting(&mut cases, verb).await;
         }
@@ -305,6 +411,7 @@ fn a_provider_that_blocks_in_any_verb_keeps_its_own_thread_and_is_reported() {
         for verb in TRAFFIC {
             traffic(&mut cases, verb).await;
         }
+        losing_the_link_in_a_poll(&mut cases).await;
         cases.exchange_other().await;
     });
 }

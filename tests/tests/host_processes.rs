@@ -106,7 +106,7 @@ fn leaking(rule: &str) -> Hosts {
     Hosts::new(rule, &Settings::new(Topology::pair()).with_profile(profile), PEER)
 }
 
-/// How many objects a process of host `a` finds room for, which is killed then
+/// Starts a process on host `a`, counts the objects that it can create, and kills it
 fn fill_and_die(hosts: &Hosts) -> u32 {
     let mut a = hosts.start("a");
     let filled = fill(&mut a);
@@ -143,7 +143,7 @@ fn each_end_of_a_process_leaks_protection_domains_until_a_reboot() {
     assert!(bystander.end());
 }
 
-/// Catches the same of queue pairs, which nothing leaked between processes.
+/// As above for queue pairs: catches a rule that has no effect between processes.
 #[test]
 fn each_end_of_a_process_leaks_queue_pairs_until_a_reboot() {
     let hosts = leaking("process_end_leaks_qps");

@@ -275,9 +275,8 @@ impl<D: Device> Node<D> {
     /// What devices have not returned from, and what they were never asked to give up because of that
     pub fn device_stats(&self) -> DeviceStats {
         self.inner().ports.iter().fold(DeviceStats::default(), |stats, port| DeviceStats {
-            blocked_calls: stats.blocked_calls
-                + port.calls.blocked_count()
-                + usize::from(port.is_blocked_in_traffic()),
+            blocked_calls: stats.blocked_calls + port.calls.blocked_count(),
+            blocked_devices: stats.blocked_devices + usize::from(port.is_blocked_in_traffic()),
             abandoned: stats.abandoned + port.calls.abandoned(),
         })
     }

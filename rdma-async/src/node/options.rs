@@ -84,10 +84,11 @@ impl NodeOptions {
     /// Apple's device has been reported to take a second for a peer that it does not find, and never to return when its driver is wedged.
     ///
     /// Posts and polls have no such bound: they run on the task that drives the node, or that uses a session, because they take less time than a
-    /// change of threads. One that never returns keeps its thread and stops the sessions of the node. A real device
-    /// [reports](rdma_core::Device::blocked) it, in [`DeviceStats`](crate::DeviceStats) as well; a simulated one does not. After a post, the
-    /// peer loses the session when it has heard nothing for [`peer_timeout`](Self::peer_timeout). After a poll, paths are lost and made
-    /// again, without end, until a side gives up. No such report is known of Apple's device.
+    /// change of threads. One that never returns keeps its thread, and a post also each thread that uses the session; the sessions of the node
+    /// stop. The `VerbsDevice` of the crate `rdma-tb5` [reports](rdma_core::Device::blocked) it, in
+    /// [`DeviceStats`](crate::DeviceStats::blocked_devices) as well; other devices do not. After a post, the peer loses the session when it
+    /// has heard nothing for [`peer_timeout`](Self::peer_timeout). After a poll, paths are lost and made again, without end, until a side
+    /// gives up. No such report is known of Apple's device.
     pub fn device_timeout(self, device_timeout: Duration) -> Self {
         Self { device_timeout, ..self }
     }

@@ -103,8 +103,8 @@ pub(crate) fn cables(seed: u64) -> Cables {
     Cables { count, rate: if choices.pick(3) == 0 { LineRate::TB4 } else { LineRate::TB5 } }
 }
 
-/// True if frames take time, and less than half of what the rate of the port allows: no link of such a port carries them
-fn is_faster_than_its_port(rate: LineRate, model: &Model) -> bool {
+/// True if frames take time, and less than half of what the rate of the port allows, which `stages::bound` takes for a mistake
+fn exceeds_its_port(rate: LineRate, model: &Model) -> bool {
     let stated = FRAME as f64 * 8.0 * 1e9 / rate.bits_per_second as f64;
     takes_time(model) && frame_and_message(rate, model).is_some_and(|[frame, _]| frame * 2.0 < stated)
 }
@@ -169,8 +169,8 @@ pub(crate) fn secret(seed: u64) -> Model {
             set(&mut profile, field, words[choices.pick(4) as usize]);
         }
     }
-    // Such a frame counts as a mistake of the measurement, which a test of `stages::bound` shows.
-    if is_faster_than_its_port(cables(seed).rate, &profile.model) {
+    // `a_frame_that_exceeds_the_rate_of_its_port_is_left` has one that is kept.
+    if exceeds_its_port(cables(seed).rate, &profile.model) {
         profile.model.timing.mac_bytes_per_us = 0;
     }
     profile.model

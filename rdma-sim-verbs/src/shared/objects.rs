@@ -21,10 +21,8 @@ use super::segment::{OBJECT_KINDS, Segment};
 use crate::log::log_error;
 
 const BITS: u32 = 16;
-/// The kind of protection domains
-const PDS: usize = 2;
-/// The kind of queue pairs
-const QPS: usize = 3;
+const PD_KIND: usize = 2;
+const QP_KIND: usize = 3;
 const MAX_COUNT: u32 = (1 << BITS) - 1;
 const _: () = assert!(MAX_PROCESSES * BITS <= u64::BITS);
 
@@ -68,8 +66,8 @@ impl HostObjects {
         let slot = self.segment.slot(ProcessName { number, ..self.process });
         let Leaks { pds, qps, boots } = self.leaks;
         let most = match kind {
-            PDS => pds,
-            QPS => qps,
+            PD_KIND => pds,
+            QP_KIND => qps,
             _ => 0,
         };
         let leaked = most.min(count(cleared, number));
@@ -141,8 +139,8 @@ fn kind(resource: Resource) -> Option<usize> {
     match resource {
         Resource::CompletionQueues => Some(0),
         Resource::MemoryRegions => Some(1),
-        Resource::ProtectionDomains => Some(PDS),
-        Resource::QueuePairs => Some(QPS),
+        Resource::ProtectionDomains => Some(PD_KIND),
+        Resource::QueuePairs => Some(QP_KIND),
         _ => None,
     }
 }

@@ -23,7 +23,7 @@ use super::sleep_flag::SleepFlag;
 /// Identifies the file and its version: other versions do not share memory with this one
 const MAGIC: u64 = {
     let (version, mut hash, mut at) =
-        (env!("CARGO_PKG_VERSION").as_bytes(), u64::from_le_bytes(*b"rdmasim7"), 0);
+        (env!("CARGO_PKG_VERSION").as_bytes(), u64::from_le_bytes(*b"rdmasim8"), 0);
     while at < version.len() {
         hash = (hash ^ version[at] as u64).wrapping_mul(0x0100_0000_01b3);
         at += 1;
