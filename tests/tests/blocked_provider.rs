@@ -377,10 +377,11 @@ async fn losing_the_link_in_a_poll(cases: &mut Cases) {
         until(|| GATE.waiting() > 0).await;
         let destroyed = || GATE.calls().iter().filter(|call| call.0 == "destroy_qp").count();
         let before = destroyed();
-        inject(&format!("at 0ns {}:rdma_en2 flap 5ms", echo.host));
+        inject(&format!("at 0ns {}:rdma_en2 unplug", echo.host));
         until(|| destroyed() > before && echo.blocked()[1] == 1).await;
         tokio::time::sleep(LIMIT * 3 / 2).await;
         assert_eq!(echo.blocked(), [0, 1], "the poll keeps a call of teardown");
+        inject(&format!("at 0ns {}:rdma_en2 replug", echo.host));
         GATE.open();
         until(|| echo.blocked() == [0, 0]).await;
     };
