@@ -6,13 +6,10 @@
 use rdma_core::FRAME;
 use rdma_sim::LineRate;
 
-use super::spacing::{PART, SHORT, Spacings, share_of_frame};
+use super::spacing::{HIDDEN, PART, SHORT, Spacings, share_of_frame};
 use crate::findings::Findings;
 
 pub(super) const FIELD: &str = "timing.mac_bytes_per_us";
-/// The part of the time of a frame from which on the time of a message beside its bytes counts as hidden.
-const HIDDEN: f64 = 0.02;
-
 /// A frame that takes less than its time by the rate of the port, by this factor, was measured wrongly.
 const TOO_FAST: f64 = 2.0;
 

@@ -26,6 +26,8 @@ const HELD: usize = 128;
 const ROUNDS: usize = 9;
 /// The part of the time of busy messages in which a batch is posted at most.
 const MARGIN: f64 = 0.8;
+/// The part of the time of a frame from which on the time of a message beside its bytes counts as hidden.
+pub(super) const HIDDEN: f64 = 0.02;
 /// A spacing of more than this many posts is that of messages, not of their posts.
 const NOISE: f64 = 1.02;
 const FIELD: &str = "timing.per_message_ns";
@@ -80,8 +82,17 @@ impl Spacings {
         match self.long {
             // Of longer messages, because the time of a message before its first frame may be hidden.
             (frames @ 2.., long) => (long - self.frame) / (frames - 1) as f64,
+            _ if self.is_bounded() => self.frame,
             _ => (self.frame - self.short) / (1.0 - share_of_frame(SHORT)),
         }
+    }
+
+    /// Whether a bound of the payload hides what a message of a frame takes beside its bytes: a part of a frame takes less than its share of what
+    /// a frame takes more than a short message
+    fn is_bounded(&self) -> bool {
+        let [short, part] = [SHORT, PART].map(share_of_frame);
+        let in_line = self.short + (self.frame - self.short) * (part - short) / (1.0 - short);
+        in_line - self.part > HIDDEN * self.frame
     }
 
     /// The time of a message beside its bytes, where a frame takes `frame_ns` and 8 bytes take `short_ns`
@@ -205,6 +216,20 @@ mod tests {
         assert_eq!(batch(28_000.0, 4_000.0), Some(5));
         assert_eq!(batch(28_000.0, 14_000.0), None);
         assert_eq!(batch(0.0, 499.0), None);
+    }
+
+    /// Regression: on a device of which messages have one frame at most, a bound of the payload was taken for the rate of the cable, which made
+    /// a stream of short messages 5 % longer.
+    #[test]
+    fn a_part_of_a_frame_shows_a_bound_of_the_payload() {
+        let [short, part] = [SHORT, PART].map(share_of_frame);
+        let spacings = |bound: f64| {
+            let spacing = |share: f64, of_frame: f64| (153.0 + 894.0 * share).max(bound * of_frame);
+            let [short, part, frame] = [spacing(short, 0.002), spacing(part, 0.25), spacing(1.0, 1.0)];
+            Spacings { short, part, frame, long: (1, frame), post: 0.0, hide_posts: true }
+        };
+        assert!((893.0..895.0).contains(&spacings(0.0).frame_ns()));
+        assert_eq!(spacings(1638.0).frame_ns(), 1638.0);
     }
 
     /// Catches the time of a post that is taken for that of a message.

@@ -118,7 +118,7 @@ fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
     } else if !is_timed {
         findings.leave("timing.frame_ns", "bytes take no time");
     }
-    let message = beside.enter(findings);
+    let (message, is_bounded) = (beside.enter(findings), bound.is_some());
     match bound {
         Some(bound) => bound.enter(findings),
         None if is_timed => enter_frame(findings, frame_ns),
@@ -126,8 +126,8 @@ fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
     }
     findings.decide("timing.jitter_ns", jitter.round() as u64);
 
-    // The long message takes so much longer only if its send completes when it has left.
-    let longer = (long / FRAME) as f64 * frame_ns - short_ns;
+    // The long message takes so much longer only if its send completes when it has left. A bound hides what it takes beside its bytes.
+    let longer = (long / FRAME) as f64 * frame_ns - short_ns - if is_bounded { message } else { 0.0 };
     let departs = if is_timed {
         send[1] - send[0] > longer / 2.0
     } else {

@@ -193,10 +193,17 @@ pub(crate) fn occupied(rate: LineRate, model: &Model, len: usize) -> u64 {
 /// The time of a frame, and that of a message beside its bytes, as the times between messages show it; `None` if a bound of the payload hides
 /// the time of messages
 pub(crate) fn frame_and_message(rate: LineRate, model: &Model) -> Option<[f64; 2]> {
-    let [short, frame, two] = [8, FRAME, 2 * FRAME].map(|len| occupied(rate, model, len) as f64);
-    let share = LineRate::TB5.wire_bytes(8) as f64 / LineRate::TB5.wire_bytes(FRAME) as f64;
+    let [short, part, frame, two] = [8, 1024, FRAME, 2 * FRAME].map(|len| occupied(rate, model, len) as f64);
+    let [share, of_part] =
+        [8, 1024].map(|len| LineRate::TB5.wire_bytes(len) as f64 / LineRate::TB5.wire_bytes(FRAME) as f64);
     let longest = model.caps.max_message as usize;
-    let frame_ns = if longest < 2 * FRAME { (frame - short) / (1.0 - share) } else { two - frame };
+    let by_length = (frame - short) / (1.0 - share);
+    let is_bounded = short + by_length * (of_part - share) - part > 0.02 * frame;
+    let frame_ns = match longest >= 2 * FRAME {
+        true => two - frame,
+        false if is_bounded => frame,
+        false => by_length,
+    };
     let alone = (short - share * frame_ns).max(0.0);
     (alone - (frame - frame_ns) <= 0.02 * frame).then_some([frame_ns, alone])
 }
