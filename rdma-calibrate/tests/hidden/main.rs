@@ -130,9 +130,10 @@ fn the_profile_predicts_round_trips_and_goodput() {
 #[test]
 fn a_frame_that_exceeds_the_rate_of_its_port_is_left() {
     let mut model = Model::tb5();
-    model.caps.max_message = 4096;
     model.rules.tb4_devices = true;
-    (model.timing.line_rate, model.timing.mac_bytes_per_us) = (false, 12_000);
+    // Without a time of messages, the bound of the payload hides nothing, and looks like the rate of a cable.
+    let timing = &mut model.timing;
+    (timing.line_rate, timing.mac_bytes_per_us, timing.per_message_ns) = (false, 12_000, 1);
     let cables = Cables { count: 1, rate: LineRate::TB4 };
     let found = calibrated_over(cables, model, 1, Options::default()).asked.unwrap().profile;
     assert_eq!(found.decided("timing.frame_ns"), Some(Decided::Undecided));
