@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use futures::channel::oneshot;
 use futures::future::join;
-use rdma_async::{ConnectError, Node, Session};
+use rdma_async::{ConnectError, Node, NodeOptions, Session};
 use rdma_core::AnyDevice;
 use rdma_sim::{LineRate, Topology};
 use rdma_tb5::{OpenOptions, Provider, VerbsDevice};
@@ -45,7 +45,7 @@ const CONNECTING: [&str; 9] = [
 const TEARDOWN: [&str; 2] = ["destroy_qp", "dereg_mr"];
 const CLOSING: [&str; 3] = ["destroy_cq", "dealloc_pd", "close_device"];
 
-type Verbs = Session<VerbsDevice>;
+type Verbs = Session<AnyDevice>;
 
 /// What the crate `rdma-tb5` tells a subscriber of `tracing`: the level and the fields of each event
 struct Log(Mutex<Vec<String>>);
@@ -138,20 +138,20 @@ impl Cases {
         // SAFETY: the text ends with a zero.
         assert_eq!(unsafe { rdma_sim_verbs::rdma_sim_configure(text.as_ptr()) }, 0);
         let provider = provider();
-        let [a, b] = hosts(0).map(|host| node(&provider, &host));
+        let [a, b] = hosts(0).map(|host| node(&provider, &host, options()));
         let other = connect(&a, &b).await.unwrap();
         Self { provider, other, next: 1 }
     }
 
     /// The nodes of the next case, and the name of the host before whose device the gate stands
-    fn start(&mut self, begins_unplugged: bool) -> (String, [Node<VerbsDevice>; 2]) {
+    fn start(&mut self, begins_unplugged: bool) -> (String, [Node<AnyDevice>; 2]) {
         let hosts = hosts(self.next);
         self.next += 1;
         GATE.watch(&format!("rdma_en2@{}", hosts[0]));
         if begins_unplugged {
             inject(&format!("at 0ns {}:rdma_en2 unplug", hosts[0]));
         }
-        let nodes = [0, 1].map(|side| node(&self.provider, &hosts[side]));
+        let nodes = [0, 1].map(|side| node(&self.provider, &hosts[side], options()));
         let [host, _] = hosts;
         (host, nodes)
     }
@@ -183,10 +183,11 @@ impl Cases {
     }
 }
 
-fn node(provider: &Arc<Provider>, host: &str) -> Node<VerbsDevice> {
+fn node(provider: &Arc<Provider>, host: &str, options: NodeOptions) -> Node<AnyDevice> {
     let (provider, name) = (Arc::clone(provider), format!("rdma_en2@{host}"));
-    let builder = Node::builder(move || VerbsDevice::open(&provider, &name, OpenOptions::new()));
-    builder.options(options().device_timeout(LIMIT)).build().unwrap()
+    let open_options = OpenOptions::new().call_timeout(LIMIT);
+    let open = move || VerbsDevice::open(&provider, &name, open_options.clone()).map(AnyDevice::new);
+    Node::builder(open).options(options.device_timeout(LIMIT)).build().unwrap()
 }
 
 fn run(program: impl Future<Output = ()>) {
@@ -289,13 +290,7 @@ impl Echo {
         let [host, host_b] = hosts(cases.next);
         cases.next += 1;
         GATE.watch(&format!("rdma_en2@{host}"));
-        let node = |provider: &Arc<Provider>, host: &str| {
-            let (provider, name) = (Arc::clone(provider), format!("rdma_en2@{host}"));
-            let open_options = OpenOptions::new().call_timeout(LIMIT);
-            let open = move || VerbsDevice::open(&provider, &name, open_options.clone()).map(AnyDevice::new);
-            let options = options().peer_timeout(FOR_EVER).device_timeout(LIMIT);
-            Node::builder(open).options(options).build().unwrap()
-        };
+        let patient = || options().peer_timeout(FOR_EVER);
         let (to_b, to_a) = tokio::io::duplex(1024);
         let ((started, of_thread), (end, ended)) = (oneshot::channel(), oneshot::channel());
         let (provider, host_a) = (Arc::clone(&cases.provider), host.clone());
@@ -305,7 +300,7 @@ impl Echo {
                 _ => Builder::new_multi_thread(),
             };
             builder.worker_threads(threads).enable_time().build().unwrap().block_on(async move {
-                let a = node(&provider, &host_a);
+                let a = node(&provider, &host_a, patient());
                 assert!(started.send(a.clone()).is_ok());
                 let ab = a.connect(to_b).await.unwrap();
                 while let Some(message) = ab.recv().await.unwrap() {
@@ -317,7 +312,7 @@ impl Echo {
                 assert!(end.send(()).is_ok());
             });
         });
-        let b = node(&cases.provider, &host_b);
+        let b = node(&cases.provider, &host_b, patient());
         b.serve(to_a).await.unwrap();
         let (a, ba) = (of_thread.await.unwrap(), b.accept().await.unwrap());
         let echo = Self { host, a, b, ba, ended, thread };

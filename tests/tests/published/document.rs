@@ -90,8 +90,8 @@ In the profile `tb5` only the wire takes time. Sessions and groups promise share
 the rate of cables predicts the runs of ds4, for which it was not chosen. The costs of processors rest on a few figures of programs whose
 code does other things as well, and on assumptions where nothing is published: registration, posts, polls and the tail of wake-ups.
 A default with them would turn exact statements about the protocol into statements about assumptions. It would also contradict the
-promises: with an assumed core that copies every byte, a broadcast over a pair does not reach the 0.95 of its bound that groups promise, nor the round
-trip of 64 KiB over a session the 1.3 times that of bare verbs that sessions promise. `tb5-cpu` is for the question how long
+promises: with an assumed core that copies every byte, a broadcast over a pair misses the 0.95 of its bound that groups promise, and the
+round trip of 64 KiB over a session exceeds the 1.3 times that of bare verbs that sessions promise. `tb5-cpu` is for the question how long
 a program takes that copies and adds: sums of three and more ranks are bound by that, as the table shows.
 
 ## The table
