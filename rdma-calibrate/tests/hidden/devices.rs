@@ -1,10 +1,9 @@
 //! Devices with random rules and timings, and which of them programs can tell apart
 
-use rdma_core::FRAME;
 use rdma_sim::profile::Profile;
 use rdma_sim::{Choices, LineRate, Model, Seeded};
 
-use crate::judge::{frame_and_message, takes_time};
+use crate::transmitter::exceeds_its_port;
 
 /// Words that a field may have; those with only one side that programs can live with are not drawn
 const WORDS: &[(&str, &[&str])] = &[
@@ -101,12 +100,6 @@ pub(crate) fn cables(seed: u64) -> Cables {
     let mut choices = Seeded::new(seed ^ 0xCAB1E);
     let count = 1 + choices.pick(2) as usize;
     Cables { count, rate: if choices.pick(3) == 0 { LineRate::TB4 } else { LineRate::TB5 } }
-}
-
-/// True if frames take time, and less than half of what the rate of the port allows, which `stages::bound` takes for a mistake
-fn exceeds_its_port(rate: LineRate, model: &Model) -> bool {
-    let stated = FRAME as f64 * 8.0 * 1e9 / rate.bits_per_second as f64;
-    takes_time(model) && frame_and_message(rate, model).is_some_and(|[frame, _]| frame * 2.0 < stated)
 }
 
 /// A device with rules and timings drawn at random

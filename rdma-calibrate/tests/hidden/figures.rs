@@ -6,7 +6,7 @@ use rdma_sim::profile::Decided;
 use rdma_sim::rules::SendCompletion;
 
 use crate::devices::cables;
-use crate::judge::occupied;
+use crate::transmitter::occupied;
 
 /// By how much a figure may differ
 const CLOSE: f64 = 0.05;

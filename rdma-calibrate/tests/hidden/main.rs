@@ -12,6 +12,7 @@ mod mac;
 mod over_abi;
 mod sessions;
 mod stepped;
+mod transmitter;
 
 use std::panic::catch_unwind;
 use std::sync::Mutex;
