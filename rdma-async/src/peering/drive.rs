@@ -280,7 +280,7 @@ impl<D: Device> State<D> {
             let is_awaited = stream.as_ref().is_none_or(|stream| stream.is_awaited());
             let [unread, in_hand] = stream.as_ref().map_or([0; 2], |stream| stream.long_frames());
             let free = self.pool.free(Zone::Bulk);
-            let is_fair = |held| held == 0 || held + 2 * span <= free;
+            let is_fair = |held| is_fair(held, span, free);
             // A peer that announces messages and does not send them must not hold the memory of others.
             let held = self.incoming.announced_frames();
             let leaves_shares = free >= span.saturating_add(self.other_shares);
@@ -332,6 +332,34 @@ impl<D: Device> State<D> {
         !passed_over.is_empty()
     }
 
+    /// Finds memory for the next message of a stream, which the peer may then send as soon as it has it; whether there is some to spare
+    ///
+    /// It takes none that is kept free for messages that are asked for, none when announced messages wait, and for more than as much as the
+    /// longest message takes none of the shares of other peers.
+    pub(crate) fn expect(&mut self, key: StreamKey, len: usize, now: Time, effects: &mut Effects) -> bool {
+        let (reserve, span) = (frames(self.longest_received()) as u32, frames(len) as u32);
+        let free = self.pool.free(Zone::Bulk);
+        let Some(stream) = find_stream(&mut self.sessions, key) else { return false };
+        let leaves_shares = free >= span.saturating_add(self.other_shares);
+        let held: u32 = stream.long_frames().into_iter().sum();
+        let is_peer_fair = held + span <= reserve || leaves_shares;
+        if !self.announced.is_empty() || !is_peer_fair || !is_fair(held, span, free) {
+            return false;
+        }
+        let Some(mut lease) = self.pool.try_lease_leaving(Zone::Bulk, span, reserve) else { return false };
+        let Some(id) = self.core.expect(key.session, key.stream, len as u64) else {
+            effects.drop([Body::Lease(lease)]);
+            return false;
+        };
+        lease.set_received(len);
+        stream.receives(false);
+        lease.charge_to(stream.unread());
+        // It does not count as announced: the peer gets memory for what it announces whether or not it sends this.
+        self.incoming.insert(id, Body::Lease(lease));
+        self.pump(now, effects);
+        true
+    }
+
     /// Keeps as much memory free for messages that are asked for as before a task asked for one and gave up waiting
     ///
     /// Such a message moves to the heap: one unread message of each stream at most, because a stream gets that memory only when it is empty.
@@ -345,4 +373,9 @@ impl<D: Device> State<D> {
             stream.has_left_reserve();
         }
     }
+}
+
+/// Whether a session may hold `span` frames more beside those that it has, when so many are free
+fn is_fair(held: u32, span: u32, free: u32) -> bool {
+    held == 0 || held + 2 * span <= free
 }

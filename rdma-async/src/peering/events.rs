@@ -82,6 +82,12 @@ impl<D: Device> State<D> {
                 }
                 effects.drop(self.incoming.withdraw(id));
             }
+            Event::Unexpected { session, stream, id } => {
+                if let Some(stream) = self.stream(StreamKey { session, stream }) {
+                    stream.arriving -= 1;
+                }
+                effects.drop(self.incoming.withdraw(id));
+            }
             Event::Delivered { token, .. } => self.on_decided(token, Ok(()), now, effects),
             Event::Undelivered { token, .. } => {
                 let Some(message) = self.outgoing.get_mut(token.0 as usize) else { return };

@@ -38,7 +38,7 @@ impl IncomingBuffers {
         self.add(id, Body::Lease(lease), frames);
     }
 
-    /// Gives message `id` a buffer that does not count: its first packet is here, or the application has offered the memory
+    /// Gives message `id` a buffer that does not count: its first packet is here, or the application has offered the memory or expects it
     pub(super) fn insert(&mut self, id: IncomingId, body: Body) {
         self.add(id, body, 0);
     }

@@ -66,6 +66,11 @@ impl<D: Device> StreamHandle<D> {
         self.peering.with(|state, now, effects| state.finish(self.key, now, effects));
     }
 
+    /// Expects `len` bytes as the next message; whether there is memory to spare
+    pub(super) fn expect(&self, len: usize) -> bool {
+        self.peering.with(|state, now, effects| state.expect(self.key, len, now, effects))
+    }
+
     /// The stream, without keeping it open
     pub(super) fn stream_ref(&self) -> Arc<StreamRef<D>> {
         Arc::clone(&self.stream)

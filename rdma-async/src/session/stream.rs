@@ -169,6 +169,19 @@ impl<D: Device> Stream<D> {
         Ok(body.map(|body| self.handle.message(body)))
     }
 
+    /// Expects `len` bytes as the next message that has not begun to arrive and is not expected: the peer may send it as soon as it has it
+    ///
+    /// A message above 68,544 bytes is announced, and waits until the peer has answered with memory: its bytes are there after three ways
+    /// over the cable. One that is expected when it is sent takes one way. Nothing else changes: messages are received as they come, also
+    /// if another one comes, or none.
+    ///
+    /// Returns whether there was memory to spare for it. There is none while others wait for memory, for messages that are not above
+    /// 68,544 bytes or are too long, when four messages of the stream are expected, or, for the next 64 long messages, when the peer had
+    /// nothing to send while others waited behind, or for an eighth of the peer timeout.
+    pub fn expect(&self, len: usize) -> bool {
+        self.handle.expect(len)
+    }
+
     /// The messages, as a [`futures_core::Stream`]
     ///
     /// Several of them, and [`recv`](Self::recv) beside them, share the messages; where tasks wait, [`recv`](Self::recv) goes first.

@@ -28,9 +28,9 @@ impl Block {
         }
     }
 
-    /// The bytes behind the header
-    pub(crate) fn payload(&self) -> &[u8] {
-        self.message().get(Header::LEN..).unwrap_or_default()
+    /// The `len` bytes behind the header, if there are so many
+    pub(crate) fn payload(&self, len: usize) -> &[u8] {
+        self.message().get(Header::LEN..Header::LEN + len).unwrap_or_default()
     }
 
     /// How much of the receive memory of the node it holds, in bytes

@@ -1,6 +1,6 @@
 //! How a part of a vector is divided into blocks
 
-use rdma_async::{FRAGMENT, FRAME, MAX_EAGER};
+use rdma_async::{FRAGMENT, MAX_EAGER};
 
 use super::wire::Header;
 use crate::predict::Forecast;
@@ -13,18 +13,22 @@ struct Lane {
     block: f64,
     /// How often a message crosses the cable until it has arrived
     crossings: f64,
+    /// The part of the time in which blocks fill the trees that delays the others
+    fill: f64,
     /// The shortest and the longest message, in bytes
     range: [usize; 2],
 }
 
-const EAGER: Lane = Lane { stretch: 1.29, block: 0.3e-6, crossings: 1.0, range: [1, MAX_EAGER] };
-/// A message is announced, and memory for it granted, before it is sent.
-const BULK: Lane = Lane { stretch: 1.012, block: 2.5e-6, crossings: 3.0, range: [MAX_EAGER + 1, usize::MAX] };
+const EAGER: Lane = Lane { stretch: 1.29, block: 0.3e-6, crossings: 1.0, fill: 1.0, range: [1, MAX_EAGER] };
+/// A message is announced, and memory for it granted, before it is sent; where messages have the same length, most are granted ahead.
+const BULK: Lane =
+    Lane { stretch: 1.012, block: 1.4e-6, crossings: 2.5, fill: 0.4, range: [MAX_EAGER + 1, usize::MAX] };
 
 impl Lane {
     /// The time of an operation with the best number of blocks for a part of `len` bytes, and that number
     fn best(&self, len: usize, forecast: &Forecast, payload: u64) -> Option<(f64, u64)> {
-        let Forecast { latency, fill, time, .. } = forecast;
+        let Forecast { latency, time, .. } = forecast;
+        let fill = forecast.fill * self.fill;
         let [shortest, longest] = self.range.map(|message| message.saturating_sub(Header::LEN).max(1));
         let fewest = len.div_ceil(longest).max(1) as u64;
         let most = (len / shortest) as u64;
@@ -38,11 +42,19 @@ impl Lane {
     }
 }
 
+/// The length of a message with a long block is a multiple of so many bytes, with [`LEAST`] or more behind the block: so the messages
+/// of an operation have the same length, although blocks and parts differ by a few elements.
+const UNIT: usize = 64;
+/// An odd number of elements, because the lengths of blocks are often multiples of [`UNIT`].
+const LEAST: usize = 24;
+
 /// The lengths of blocks, in bytes: the same on all ranks
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Blocks {
     /// The most bytes of a block
     longest: usize,
+    /// The length of an element
+    size: usize,
 }
 
 impl Blocks {
@@ -57,9 +69,13 @@ impl Blocks {
     pub(crate) fn new(len: usize, best: u64, message: usize, size: usize) -> Self {
         let even = len.div_ceil(usize::try_from(best.max(1)).unwrap_or(usize::MAX));
         let even = even.saturating_add(Header::LEN);
-        // Whole packets of the eager lane or whole frames of the bulk lane, with the header.
-        let even = even.next_multiple_of(if even <= MAX_EAGER { FRAGMENT } else { FRAME });
-        Self { longest: (even.min(message) - Header::LEN) / size * size }
+        let longest = if even <= MAX_EAGER {
+            // Whole packets of the eager lane, with the header.
+            even.next_multiple_of(FRAGMENT).min(message)
+        } else {
+            even.saturating_add(size).min(message - LEAST - UNIT)
+        };
+        Self { longest: (longest - Header::LEN) / size * size, size }
     }
 
     /// The most bytes of a block
@@ -74,14 +90,30 @@ impl Blocks {
 
     /// Where a block of a part of `len` bytes begins, and how long it is
     pub(crate) fn range(&self, number: u32, len: usize) -> [usize; 2] {
-        let start = number as usize * self.longest;
-        [start, self.longest.min(len - start)]
+        let number = number as usize;
+        if self.message(len).is_none() {
+            let start = number * self.longest;
+            return [start, self.longest.min(len - start)];
+        }
+        let (elements, count) = (len / self.size, self.count(len) as usize);
+        let (each, longer) = (elements / count, elements % count);
+        let start = number * each + number.min(longer);
+        [start * self.size, (each + usize::from(number < longer)) * self.size]
+    }
+
+    /// The length of each message with a block of a part of `len` bytes, if they are long enough for the bulk lane
+    pub(crate) fn message(&self, len: usize) -> Option<usize> {
+        let count = self.count(len).max(1) as usize;
+        let longest = (len / self.size).div_ceil(count) * self.size;
+        let message = Header::LEN + (longest + LEAST).next_multiple_of(UNIT);
+        (self.longest + Header::LEN > MAX_EAGER && message > MAX_EAGER).then_some(message)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use rdma_async::FRAME;
 
     use super::*;
 
@@ -98,7 +130,9 @@ mod tests {
             for number in 0..blocks.count(len) {
                 let [start, block] = blocks.range(number, len);
                 prop_assert_eq!((start, block % size), (end, 0));
-                prop_assert!((1..=message - Header::LEN).contains(&block));
+                prop_assert!((1..=blocks.longest()).contains(&block));
+                let sent = blocks.message(len).unwrap_or(Header::LEN + block);
+                prop_assert!((Header::LEN + block..=message).contains(&sent));
                 end += block;
             }
             prop_assert_eq!(end, len);

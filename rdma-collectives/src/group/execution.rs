@@ -12,6 +12,7 @@ use super::error::GroupError;
 use super::kernels::Kernel;
 use super::link::Link;
 use super::monitor::{Monitor, Wait, WaitReason};
+use super::neighbour::Neighbour;
 use super::plans::Prepared;
 use super::schedule::Feed;
 use super::wire::{Channel, Credit, Header};
@@ -70,24 +71,6 @@ const BLOCKS_AHEAD: i64 = 2;
 /// How many bytes a poll copies and combines before it lets other tasks run.
 const MAX_WORK: usize = 1 << 20;
 
-struct Neighbour {
-    /// Indices of what goes to it
-    outs: Vec<usize>,
-    /// Blocks that it still has to send
-    expected: u32,
-    /// Whether it has said that it has begun the operation
-    has_begun: bool,
-    /// Whether this rank has told it
-    is_told: bool,
-}
-
-impl Neighbour {
-    /// Whether messages of this operation are still to come
-    fn is_awaited(&self) -> bool {
-        !self.has_begun || self.expected > 0
-    }
-}
-
 struct InState {
     link: usize,
     blocks: VecDeque<Block>,
@@ -107,13 +90,12 @@ struct OutState {
 impl<'a, D: Device> Execution<'a, D> {
     pub(crate) fn new(job: Job<'a>, links: &'a mut [Link<D>]) -> Self {
         let index: BTreeMap<_, _> = links.iter().map(|link| link.rank).zip(0..).collect();
-        let new = || Neighbour { outs: Vec::new(), expected: 0, has_begun: false, is_told: false };
-        let mut neighbours: Vec<_> = links.iter().map(|_| new()).collect();
+        let mut neighbours: Vec<_> = links.iter().map(|_| Neighbour::default()).collect();
         let mut channels = BTreeMap::new();
         let mut ins = Vec::new();
         for (number, from) in job.prepared.schedule.ins.iter().enumerate() {
             let (link, total) = (index[&from.from], job.prepared.blocks.count(from.len));
-            neighbours[link].expected += total;
+            neighbours[link].expect(job.prepared.blocks.message(from.len), total, from.is_at_once);
             channels.insert((link, from.channel), number);
             ins.push(InState {
                 link,
@@ -240,6 +222,9 @@ impl<'a, D: Device> Execution<'a, D> {
 
     fn receive(&mut self, link: usize, cx: &mut Context<'_>) -> Result<bool, GroupError> {
         let mut has_progress = self.links[link].poll_sent(cx)?;
+        if let Some(len) = self.neighbours[link].len_of_next() {
+            self.links[link].expect(len, self.neighbours[link].expected);
+        }
         while let Poll::Ready(credit) = self.links[link].poll_credit(self.job.sequence, cx) {
             self.credit(link, credit?)?;
             has_progress = true;
@@ -272,8 +257,9 @@ impl<'a, D: Device> Execution<'a, D> {
         if number != self.ins[index].arrived || number >= self.ins[index].granted {
             return Err(protocol);
         }
-        let [_, len] = self.job.prepared.blocks.range(number, self.job.prepared.schedule.ins[index].len);
-        if block.payload().len() != len {
+        let (blocks, part) = (self.job.prepared.blocks, self.job.prepared.schedule.ins[index].len);
+        let [_, len] = blocks.range(number, part);
+        if block.message().len() != blocks.message(part).unwrap_or(Header::LEN + len) {
             return Err(protocol);
         }
         self.neighbours[link].expected -= 1;
@@ -318,8 +304,8 @@ impl<'a, D: Device> Execution<'a, D> {
                 let Some(block) = self.ins[index].take() else { continue };
                 spend(self.runtime.as_ref(), work(is_first, len));
                 match (self.job.kernel, is_first) {
-                    (_, true) => output.copy_from_slice(block.payload()),
-                    (Some(kernel), false) => (kernel.combine)(output, block.payload()),
+                    (_, true) => output.copy_from_slice(block.payload(len)),
+                    (Some(kernel), false) => (kernel.combine)(output, block.payload(len)),
                     (None, false) => (),
                 }
                 is_first = false;
@@ -413,14 +399,19 @@ impl<'a, D: Device> Execution<'a, D> {
                     self.work += len;
                     spend(self.runtime.as_ref(), work(is_first, len));
                     match (self.job.kernel, is_first) {
-                        (_, true) => lease.extend_from_slice(block.payload()),
-                        (Some(kernel), false) => (kernel.combine)(&mut lease[Header::LEN..], block.payload()),
+                        (_, true) => lease.extend_from_slice(block.payload(len)),
+                        (Some(kernel), false) => {
+                            (kernel.combine)(&mut lease[Header::LEN..], block.payload(len))
+                        }
                         (None, false) => (),
                     }
                     is_first = false;
                 }
             }
         }
+        // What a message has behind its block is not read.
+        let end = self.job.prepared.blocks.message(out.len).unwrap_or_default();
+        lease.resize(end.max(lease.len()), 0);
         self.outs[number].sent += 1;
     }
 

@@ -15,6 +15,7 @@ mod kernels;
 mod link;
 mod membership;
 mod monitor;
+mod neighbour;
 mod operations;
 mod options;
 mod plans;

@@ -22,6 +22,8 @@ pub(crate) struct In {
     pub(crate) from: usize,
     pub(crate) channel: Channel,
     pub(crate) len: usize,
+    /// Whether the neighbour has all blocks from the start
+    pub(crate) is_at_once: bool,
 }
 
 /// Blocks to a neighbour
@@ -111,7 +113,11 @@ impl Schedule {
         let mut kept = None;
         if up {
             let channel = Channel { tree: number, is_up: true };
-            let ins: Vec<_> = children.iter().map(|&from| self.receive(In { from, channel, len })).collect();
+            let receive = |&from: &usize| {
+                let is_at_once = height(tree, from) == 0;
+                self.receive(In { from, channel, len, is_at_once })
+            };
+            let ins: Vec<_> = children.iter().map(receive).collect();
             match (parent, output) {
                 (Some(to), _) => {
                     let back = if down { height(tree, tree.root) } else { 0 };
@@ -132,7 +138,8 @@ impl Schedule {
             let channel = Channel { tree: number, is_up: false };
             let mut feed = kept.map(Feed::Sink).or_else(|| input.filter(|_| is_root).map(Feed::Input));
             if let Some(from) = parent {
-                let ins = vec![self.receive(In { from, channel, len })];
+                let is_at_once = !up && from == tree.root;
+                let ins = vec![self.receive(In { from, channel, len, is_at_once })];
                 feed = Some(match output {
                     Some(output) => Feed::Sink(self.keep(Sink { own: None, ins, output, len })),
                     // A relay, whose tree is a path.

@@ -48,6 +48,10 @@ protocol_states! {
     BulkVoid = "part granted in vain",
     /// No memory was free for a long message
     MemoryStarved = "message waits for memory",
+    /// A receive is granted for a long message before the peer has announced it
+    MessageExpected = "message expected",
+    /// Another message arrived than the one that was expected
+    MessageUnexpected = "other message than expected",
     /// A message will not arrive, because its session is over
     MessageWithdrawn = "message withdrawn",
     /// A packet arrived whose checksum does not match

@@ -127,6 +127,8 @@ pub(super) struct Slot {
     pub(super) address: Address,
     pub(super) offset: u64,
     pub(super) len: u32,
+    /// Whether it was granted before its message was announced
+    pub(super) is_expected: bool,
 }
 
 impl BulkReceiver {
@@ -146,6 +148,14 @@ impl BulkReceiver {
 
     pub(super) fn has_room(&self) -> bool {
         !self.is_waiting && self.slots.len() < self.max as usize
+    }
+
+    /// Whether a part may be granted of a message that is expected
+    ///
+    /// Half of the receives stay for messages that the peer has announced.
+    pub(super) fn has_room_for_expected(&self) -> bool {
+        let expected = self.slots.iter().filter(|slot| slot.is_expected).count();
+        self.has_room() && expected < self.max as usize / 2
     }
 
     /// Notes that the receive that was just added waits for room: it is not granted yet, and the lane has room for those before it only
@@ -237,6 +247,12 @@ impl BulkReceiver {
         self.slots.iter_mut().filter(of_session).for_each(|slot| slot.id = None);
     }
 
+    /// Forgets that receives were posted for a message
+    pub(super) fn forget(&mut self, id: IncomingId) {
+        let of_message = |slot: &&mut Slot| slot.id == Some(id);
+        self.slots.iter_mut().filter(of_message).for_each(|slot| slot.id = None);
+    }
+
     /// The receives that have not completed, when the path is gone
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Slot> {
         self.ungranted.clear();
@@ -264,11 +280,16 @@ pub(super) struct BulkSender {
     in_flight: u32,
     /// How many there may be.
     max: u32,
+    /// Until when the first grant waits for its message.
+    waits_until: Option<Time>,
+    /// Whether nothing has changed since it waits.
+    is_settled: bool,
 }
 
 impl BulkSender {
     pub(super) fn new(max: u32) -> Self {
-        Self { grants: VecDeque::new(), next: 0, in_flight: 0, max }
+        let grants = VecDeque::new();
+        Self { grants, next: 0, in_flight: 0, max, waits_until: None, is_settled: false }
     }
 
     /// Takes in a grant; ignores one that came before
@@ -285,21 +306,55 @@ impl BulkSender {
             self.grants.resize(index + 1, None);
         }
         self.grants[index] = Some(grant);
+        self.is_settled = false;
         Ok(())
     }
 
-    /// Whether grants are not served
+    /// Whether grants are not served, and do not only wait for their messages
     pub(super) fn has_grants(&self) -> bool {
-        !self.grants.is_empty()
+        !self.grants.is_empty() && !self.is_settled
     }
 
-    /// The grant to serve next
-    pub(super) fn pop(&mut self) -> Option<Grant> {
-        let grant = (*self.grants.front()?).filter(|_| self.in_flight < self.max)?;
-        self.grants.pop_front();
-        self.next = self.next.wrapping_add(1);
-        self.in_flight += 1;
-        Some(grant)
+    /// The grant to serve next, unless it waits for its message
+    pub(super) fn front(&self, now: Time) -> Option<Grant> {
+        let waits = self.is_settled && !self.has_waited(now);
+        (*self.grants.front()?).filter(|_| self.in_flight < self.max && !waits)
+    }
+
+    /// The grants behind it
+    pub(super) fn behind(&self) -> impl Iterator<Item = &Grant> {
+        self.grants.iter().skip(1).flatten()
+    }
+
+    /// Lets the first grant wait for its message, until `until` unless it waits already
+    pub(super) fn wait(&mut self, until: Time) {
+        self.waits_until.get_or_insert(until);
+        self.is_settled = true;
+    }
+
+    /// Whether the first grant has waited for long enough
+    pub(super) fn has_waited(&self, now: Time) -> bool {
+        self.waits_until.is_some_and(|until| now >= until)
+    }
+
+    /// When the first grant has waited for long enough
+    pub(super) fn waits_until(&self) -> Time {
+        self.waits_until.filter(|_| self.is_settled).unwrap_or(Time::MAX)
+    }
+
+    /// A message was announced, for which the first grant may have waited
+    pub(super) fn announced(&mut self) {
+        self.is_settled = false;
+    }
+
+    /// Takes the first grant, which is served now
+    pub(super) fn pop(&mut self) {
+        if self.grants.pop_front().is_some() {
+            self.next = self.next.wrapping_add(1);
+            self.in_flight += 1;
+            self.waits_until = None;
+            self.is_settled = false;
+        }
     }
 
     /// The send of an answer has completed
@@ -351,13 +406,18 @@ mod tests {
     #[test]
     fn grants_are_served_in_the_order_of_their_receives() {
         let mut sender = BulkSender::new(MAX_SLOTS);
+        let next = |sender: &mut BulkSender| {
+            let grant = sender.front(Time::ZERO);
+            grant.is_some().then(|| sender.pop());
+            grant
+        };
         sender.push(grant(1)).unwrap();
-        assert_eq!(sender.pop(), None, "grant 0 is on its way");
+        assert_eq!(next(&mut sender), None, "grant 0 is on its way");
         sender.push(grant(0)).unwrap();
         sender.push(grant(1)).unwrap();
-        assert_eq!([sender.pop(), sender.pop(), sender.pop()], [Some(grant(0)), Some(grant(1)), None]);
+        assert_eq!([(); 3].map(|()| next(&mut sender)), [Some(grant(0)), Some(grant(1)), None]);
         sender.push(grant(1)).unwrap();
-        assert_eq!(sender.pop(), None, "it was served");
+        assert_eq!(next(&mut sender), None, "it was served");
         assert_eq!(sender.push(grant(2 + MAX_SLOTS)), Err(Violation::Slot(2 + MAX_SLOTS)));
         assert_eq!(sender.push(grant(1 + MAX_SLOTS)), Ok(()));
     }
@@ -365,7 +425,7 @@ mod tests {
     #[test]
     fn a_lost_grant_is_sent_again_unless_it_was_served() {
         let mut receiver = BulkReceiver::new(Time::ZERO, MAX_SLOTS);
-        let slot = Slot { id: None, address: grant(0).address, offset: 1 << 40, len: 5 };
+        let slot = Slot { id: None, address: grant(0).address, offset: 1 << 40, len: 5, is_expected: false };
         receiver.push(Time::ZERO, slot);
         receiver.push(Time::ZERO, slot);
         assert_eq!([receiver.next_grant(), receiver.next_grant()], [Some(grant(0)), Some(grant(1))]);

@@ -12,6 +12,8 @@ pub(super) struct IncomingStream {
     entries: VecDeque<Entry>,
     /// How many entries at the beginning are known, and were returned by `newly_known`.
     known: usize,
+    /// How many entries are expected.
+    expected: u32,
     /// Number of the end, once it has arrived.
     end: Option<u32>,
     is_finished: bool,
@@ -23,6 +25,8 @@ pub(super) enum Entry {
     /// Nothing: a message behind it has begun to arrive
     #[default]
     Unknown,
+    /// Nothing, but this side expects it
+    Expected(IncomingId),
     /// It is arriving
     Partial(IncomingId),
     /// It is here
@@ -52,6 +56,67 @@ impl IncomingStream {
         Ok(Some(&mut self.entries[index]))
     }
 
+    /// Expects the first message of which nothing is known, by its number, unless `max` are expected
+    ///
+    /// At most `window` messages may be waited for.
+    pub(super) fn expect(
+        &mut self,
+        window: u32,
+        max: u32,
+        new: impl FnOnce(u32) -> IncomingId,
+    ) -> Option<IncomingId> {
+        let index = self.entries.iter().position(|entry| *entry == Entry::Unknown);
+        let index = index.unwrap_or(self.entries.len());
+        let is_possible = self.end.is_none() && index < window as usize && self.expected < max;
+        let number = self.next.wrapping_add(index as u32);
+        if !is_possible {
+            return None;
+        }
+        if index == self.entries.len() {
+            self.entries.push_back(Entry::Unknown);
+        }
+        let id = new(number);
+        self.entries[index] = Entry::Expected(id);
+        self.expected += 1;
+        Some(id)
+    }
+
+    /// Whether a message is expected
+    #[inline]
+    pub(super) fn is_expecting(&self) -> bool {
+        self.expected > 0
+    }
+
+    /// Takes out a message that is expected where another one begins to arrive: number `number`, if it does not fit
+    pub(super) fn take_unexpected(
+        &mut self,
+        number: u32,
+        fits: impl FnOnce(IncomingId) -> bool,
+    ) -> Option<IncomingId> {
+        let entry = self.entries.get_mut(number.wrapping_sub(self.next) as usize)?;
+        let Entry::Expected(id) = *entry else { return None };
+        if fits(id) {
+            return None;
+        }
+        *entry = Entry::Unknown;
+        self.expected -= 1;
+        Some(id)
+    }
+
+    /// Takes out the last message, if it is expected, and the stream ends with number `end`
+    pub(super) fn take_behind(&mut self, end: u32) -> Option<IncomingId> {
+        let is_behind = self.entries.len() > end.wrapping_sub(self.next) as usize;
+        let Some(&Entry::Expected(id)) = self.entries.back().filter(|_| is_behind) else { return None };
+        self.entries.pop_back();
+        self.expected -= 1;
+        Some(id)
+    }
+
+    /// Notes that a message that was expected has become one that arrives
+    pub(super) fn was_announced(&mut self) {
+        self.expected -= 1;
+    }
+
     /// Notes that the stream ends with number `number`; false if a message behind it has arrived
     pub(super) fn set_end(&mut self, number: u32) -> bool {
         let index = number.wrapping_sub(self.next) as usize;
@@ -68,7 +133,7 @@ impl IncomingStream {
     pub(super) fn newly_known(&mut self) -> Option<IncomingId> {
         loop {
             let entry = *self.entries.get(self.known)?;
-            if entry == Entry::Unknown {
+            if matches!(entry, Entry::Unknown | Entry::Expected(_)) {
                 return None;
             }
             self.known += 1;
@@ -101,8 +166,9 @@ impl IncomingStream {
     /// The messages that were not handed on, when the stream is given up
     pub(super) fn abandon(&mut self) -> impl Iterator<Item = IncomingId> {
         self.known = 0;
+        self.expected = 0;
         self.entries.drain(..).filter_map(|entry| match entry {
-            Entry::Partial(id) | Entry::Complete(id) => Some(id),
+            Entry::Expected(id) | Entry::Partial(id) | Entry::Complete(id) => Some(id),
             Entry::Unknown | Entry::Finish => None,
         })
     }

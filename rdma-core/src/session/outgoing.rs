@@ -45,6 +45,17 @@ pub(super) struct Next {
     pub(super) is_repeat: bool,
 }
 
+/// What can be sent for a grant
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Granted {
+    /// Bytes of this message
+    Message(Token),
+    /// None: the message is not sent any more, or does not have them
+    Nothing,
+    /// None before the message is announced
+    NotYet,
+}
+
 impl OutgoingMessage {
     fn packets(&self) -> u8 {
         packets(self.len) as u8
@@ -145,11 +156,17 @@ impl OutgoingStream {
         if self.get(number).is_some_and(is_bulk) { self.done(number) } else { None }
     }
 
-    /// The token and the length of a message of the bulk lane that is announced and not done
-    pub(super) fn bulk(&mut self, number: u32) -> Option<(Token, u64)> {
-        let message = self.get(number)?;
-        let is_open = message.kind == PacketKind::Announce && message.sent > 0 && !message.is_done;
-        is_open.then_some((message.token, message.len))
+    /// What can be sent for a grant of bytes of a message, up to `end`
+    pub(super) fn granted(&self, number: u32, end: u64) -> Granted {
+        let index = number.wrapping_sub(self.first);
+        match self.messages.get(index as usize) {
+            Some(message) if message.kind != PacketKind::Announce || message.is_done || end > message.len => {
+                Granted::Nothing
+            }
+            Some(message) if message.sent > 0 => Granted::Message(message.token),
+            None if self.is_finished || index > u32::MAX / 2 => Granted::Nothing,
+            Some(_) | None => Granted::NotYet,
+        }
     }
 
     /// Packets of a message that has begun, and that were not sent yet
@@ -249,13 +266,14 @@ mod tests {
         let mut stream = OutgoingStream::default();
         let len = MAX_EAGER as u64 + 1;
         stream.push(Token(1), len);
-        assert_eq!(stream.bulk(0), None, "it was not announced");
+        assert_eq!(stream.granted(0, 1), Granted::NotYet, "it was not announced");
         assert_eq!(stream.arrived(0), None, "the peer cannot have it");
         assert_eq!(sent(&mut stream), [(0, 0)]);
         assert_eq!(stream.acknowledged(0, 0), None);
-        assert_eq!(stream.bulk(0), Some((Token(1), len)));
+        assert_eq!(stream.granted(0, len), Granted::Message(Token(1)));
+        assert_eq!(stream.granted(0, len + 1), Granted::Nothing, "it is not that long");
         assert_eq!(stream.arrived(0), Some(Token(1)));
-        assert_eq!((stream.arrived(0), stream.bulk(0)), (None, None));
+        assert_eq!((stream.arrived(0), stream.granted(0, 1)), (None, Granted::Nothing));
     }
 
     #[test]

@@ -34,6 +34,10 @@ async fn receive(net: &Net, session: &Session<SimDevice>, plan: &[(usize, Durati
         if net.pick(8) == 0 {
             net.sleep(Duration::from_micros(scale(net, 12) as u64)).await;
         }
+        if net.pick(4) == 0 {
+            // Often another one comes.
+            session.main_stream().expect(plan[net.pick(plan.len() as u32) as usize].0);
+        }
         match session.recv().await {
             Ok(Some(got)) => assert!(*got == message(number, *len), "message {number} is another one"),
             Ok(None) => panic!("message {number} is missing, and the session was closed as if it were not"),

@@ -9,6 +9,7 @@ mod byte_streams;
 mod cancel;
 mod chaos;
 mod endings;
+mod expected;
 mod figures;
 mod front_door;
 mod given_up;

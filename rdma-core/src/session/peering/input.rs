@@ -7,7 +7,8 @@ use super::super::{
     Address, BulkTrailer, Event, FRAGMENT, Grant, IncomingId, MAX_EAGER, PacketError, PacketKind,
     PacketTrailer, PathId, PathLoss, Placement, SessionId, StreamId, Violation, packets,
 };
-use super::{Incoming, Peering, Progress};
+use super::Peering;
+use super::message::{Incoming, Parts, Progress};
 use crate::Time;
 use crate::probe::{self, ProtocolState};
 
@@ -186,18 +187,35 @@ impl Peering {
         payload: &[u8],
         trailer: &PacketTrailer,
     ) -> Result<Option<Placement>, Violation> {
+        let announced = match trailer.kind {
+            PacketKind::Announce => Some(self.announced_len(payload)?),
+            _ => None,
+        };
         let Self { config, sessions, incoming, .. } = self;
         let (id, stream_id) = (SessionId(trailer.address.session), StreamId(trailer.address.stream));
         let Some(session) = sessions[id.0 as usize & 1].get(id) else { return Ok(None) };
         let Some(stream) = session.streams.get_mut(&stream_id) else { return Ok(None) };
+        if stream.incoming.is_expecting() {
+            let len_of = |id: IncomingId| incoming.get(id.0 as usize).map(|message| message.len);
+            let unexpected = match trailer.kind {
+                PacketKind::Finish => stream.incoming.take_behind(trailer.address.message),
+                _ => stream.incoming.take_unexpected(trailer.address.message, |id| {
+                    announced.is_some() && announced == len_of(id)
+                }),
+            };
+            if let Some(unexpected) = unexpected {
+                self.give_up_expected(unexpected);
+                return self.on_message(payload, trailer);
+            }
+        }
         let entry = stream.incoming.entry(trailer.address.message, config.local.stream_share);
         let Some(entry) = entry.map_err(|()| Violation::Room(id.0))? else { return Ok(None) };
         match *entry {
             Entry::Complete(_) | Entry::Finish => return Ok(None),
             Entry::Partial(_) if trailer.kind != PacketKind::Fragment => return Ok(None),
-            Entry::Partial(_) | Entry::Unknown => (),
+            Entry::Expected(_) | Entry::Partial(_) | Entry::Unknown => (),
         }
-        let (mut placement, mut charge) = (None, 1);
+        let (mut placement, mut charge, mut expected) = (None, 1, None);
         match trailer.kind {
             _ if stream_id == StreamId::CONTROL && trailer.kind != PacketKind::Finish => {
                 return Err(Violation::Stream(stream_id.0));
@@ -208,15 +226,16 @@ impl Peering {
                 }
             }
             PacketKind::Announce => {
-                let len = <[u8; 8]>::try_from(payload).map_err(|_| Violation::Payload(payload.len()))?;
-                let len = u64::from_le_bytes(len);
-                if len <= MAX_EAGER as u64 || len > config.local.max_message {
-                    return Err(Violation::AnnouncedLength(len));
-                }
-                let progress = Progress::Bulk { received: 0, next: 0, lost: Vec::new() };
-                let message = Incoming { address: trailer.address, len, progress };
-                let incoming = IncomingId(incoming.insert(message) as u32);
-                *entry = Entry::Partial(incoming);
+                let found = match *entry {
+                    Entry::Expected(found) => *expected.insert(found),
+                    _ => {
+                        let progress = Progress::Bulk(Parts::announced());
+                        let (address, len) = (trailer.address, announced.unwrap_or_default());
+                        IncomingId(incoming.insert(Incoming { address, len, progress }) as u32)
+                    }
+                };
+                *entry = Entry::Partial(found);
+                stream.disappointment = stream.disappointment.saturating_sub(1);
             }
             _ => {
                 let Some(placed) = place(entry, incoming, payload, trailer, config.local.max_message)? else {
@@ -226,12 +245,16 @@ impl Peering {
                 placement = Some(placed);
             }
         }
+        if expected.is_some() {
+            stream.incoming.was_announced();
+        }
         if !stream.room.charge(charge) {
             return Err(Violation::Room(id.0));
         }
         while let Some(known) = stream.incoming.newly_known() {
-            if let Some(Incoming { len, progress: Progress::Bulk { .. }, .. }) =
+            if let Some(Incoming { len, progress: Progress::Bulk(parts), .. }) =
                 self.incoming.get(known.0 as usize)
+                && !parts.was_expected
             {
                 let announced = Event::Announced { id: known, session: id, stream: stream_id, len: *len };
                 self.events.push_back(announced);
@@ -240,8 +263,21 @@ impl Peering {
         if stream.room.is_due() {
             self.enqueue_room(id, stream_id);
         }
+        if let Some(expected) = expected {
+            self.on_expected_announced(expected);
+        }
         self.hand_on(id, stream_id);
         Ok(placement)
+    }
+
+    /// The length of a message that is announced
+    fn announced_len(&self, payload: &[u8]) -> Result<u64, Violation> {
+        let len = <[u8; 8]>::try_from(payload).map_err(|_| Violation::Payload(payload.len()))?;
+        let len = u64::from_le_bytes(len);
+        if len <= MAX_EAGER as u64 || len > self.config.local.max_message {
+            return Err(Violation::AnnouncedLength(len));
+        }
+        Ok(len)
     }
 
     /// Hands on the messages of a stream that are complete, in order
@@ -328,16 +364,25 @@ impl Peering {
             self.stopping.push((id, slot));
             return self.lose_path(id, PathLoss::BulkLost);
         };
-        if let Some(message) = slot.id.filter(|_| !trailer.is_void) {
-            self.on_bulk_part(message, slot.len);
+        match slot.id {
+            Some(message) if !trailer.is_void => self.on_bulk_part(message, slot.len),
+            Some(message) if slot.is_expected => self.on_void(message, (slot.offset, slot.len)),
+            _ => (),
         }
     }
 
     fn on_bulk_part(&mut self, id: IncomingId, len: u32) {
         let Some(incoming) = self.incoming.get_mut(id.0 as usize) else { return };
-        let Progress::Bulk { received, .. } = &mut incoming.progress else { return };
-        *received += u64::from(len);
-        if *received < incoming.len {
+        let Progress::Bulk(parts) = &mut incoming.progress else { return };
+        parts.received += u64::from(len);
+        self.complete_if_whole(id);
+    }
+
+    /// Notes that a message of the bulk lane has arrived, if it was announced and all of it is here
+    pub(super) fn complete_if_whole(&mut self, id: IncomingId) {
+        let Some(incoming) = self.incoming.get(id.0 as usize) else { return };
+        let Progress::Bulk(parts) = &incoming.progress else { return };
+        if !parts.is_announced || parts.received < incoming.len {
             return;
         }
         let Address { session, stream, message } = incoming.address;

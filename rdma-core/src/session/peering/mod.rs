@@ -1,6 +1,9 @@
 //! Everything that two processes have with each other
 
+mod answer;
+mod expected;
 mod input;
+mod message;
 mod output;
 mod path;
 mod progress;
@@ -12,6 +15,7 @@ use std::collections::VecDeque;
 
 use slab::Slab;
 
+use self::message::{Incoming, Progress};
 use self::path::{Content, Part, Path};
 use self::session::{Session, Table};
 use super::bulk::Slot;
@@ -91,6 +95,8 @@ pub struct Peering {
     incoming: Slab<Incoming>,
     /// Messages of the bulk lane that have memory, and parts that are not granted.
     ungranted: VecDeque<IncomingId>,
+    /// Messages that are expected, and whose parts are not all granted.
+    expected: VecDeque<IncomingId>,
     /// Streams with something to send, by priority.
     ready: [VecDeque<(SessionId, StreamId)>; 3],
     /// Messages of the bulk lane whose arrival the peer does not know.
@@ -108,39 +114,6 @@ pub struct Peering {
     last_heard: Time,
     /// Whether the peer has reported a packet of this side.
     is_confirmed: bool,
-}
-
-/// A message that arrives
-#[derive(Debug)]
-struct Incoming {
-    address: Address,
-    len: u64,
-    progress: Progress,
-}
-
-#[derive(Debug)]
-enum Progress {
-    /// It was given up
-    Withdrawn,
-    /// The packets that are here, a bit each
-    Eager { received: u32 },
-    Bulk {
-        /// Bytes that are here
-        received: u64,
-        /// Where the part begins that was never granted
-        next: u64,
-        /// Parts to be granted again
-        lost: Vec<(u64, u32)>,
-    },
-}
-
-/// Notes that a message will not be complete
-fn withdraw(incoming: &mut Slab<Incoming>, events: &mut VecDeque<Event>, id: IncomingId) {
-    if let Some(message) = incoming.get_mut(id.0 as usize) {
-        message.progress = Progress::Withdrawn;
-        probe::reached(ProtocolState::MessageWithdrawn);
-        events.push_back(Event::Withdrawn(id));
-    }
 }
 
 impl Peering {
@@ -162,6 +135,7 @@ impl Peering {
             sessions: [Table::new(0), Table::new(1)],
             incoming: Slab::new(),
             ungranted: VecDeque::new(),
+            expected: VecDeque::new(),
             ready: Default::default(),
             arrived: VecDeque::new(),
             resets: VecDeque::new(),
@@ -402,7 +376,7 @@ impl Peering {
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front()?;
-        if let Event::Message { id, .. } | Event::Withdrawn(id) = event {
+        if let Event::Message { id, .. } | Event::Withdrawn(id) | Event::Unexpected { id, .. } = event {
             self.incoming.try_remove(id.0 as usize);
         }
         Some(event)
@@ -485,11 +459,12 @@ impl Peering {
     /// Notes that a part of a message must be granted again
     fn grant_again(&mut self, id: IncomingId, offset: u64, len: u32) {
         let Some(incoming) = self.incoming.get_mut(id.0 as usize) else { return };
-        if let Progress::Bulk { lost, .. } = &mut incoming.progress {
-            lost.push((offset, len));
+        if let Progress::Bulk(parts) = &mut incoming.progress {
+            parts.lose((offset, len));
             probe::reached(ProtocolState::BulkGrantedAgain);
-            if !self.ungranted.contains(&id) {
-                self.ungranted.push_front(id);
+            let line = if parts.is_announced { &mut self.ungranted } else { &mut self.expected };
+            if !line.contains(&id) {
+                line.push_front(id);
             }
         }
     }

@@ -7,11 +7,12 @@ use super::super::bulk::Slot;
 use super::super::lane::Due;
 use super::super::outgoing::Next;
 use super::super::{
-    Address, BulkTrailer, FRAGMENT, Inline, PacketKind, PacketTrailer, PathId, Payload, Priority, SessionId,
-    StreamId, Token, Transmit,
+    Address, FRAGMENT, IncomingId, Inline, PacketKind, PacketTrailer, PathId, Payload, Priority, SessionId,
+    StreamId, Transmit,
 };
+use super::message::{Incoming, Progress};
 use super::path::Path;
-use super::{Content, Part, Peering, Progress};
+use super::{Content, Part, Peering};
 use crate::Time;
 use crate::probe::{self, ProtocolState};
 
@@ -40,7 +41,7 @@ impl Path {
         } else {
             self.lane.silent_at()
         };
-        lane.min(self.bulk_deadline()).min(self.keep_alive_at())
+        lane.min(self.bulk_deadline()).min(self.keep_alive_at()).min(self.sender.waits_until())
     }
 
     /// When the path counts as lost
@@ -97,6 +98,7 @@ impl Peering {
             || !self.stops.is_empty()
             || !self.rooms.is_empty()
             || !self.ungranted.is_empty()
+            || !self.expected.is_empty()
             || self.paths.iter().flatten().any(has_grants)
     }
 
@@ -237,77 +239,73 @@ impl Peering {
 
     /// Receives for parts of messages, and parts that the peer has posted receives for
     fn next_bulk(&mut self, now: Time) -> Option<Transmit> {
-        for (index, path) in self.paths.iter_mut().enumerate() {
-            let Some(path) = path else { continue };
-            if let Some(grant) = path.sender.pop() {
-                let (epoch, path) = (path.epoch, PathId(index as u32));
-                let token = self.granted(grant.address, grant.offset, grant.len);
-                let is_void = token.is_none() && grant.len > 0;
-                if is_void {
-                    probe::reached(ProtocolState::BulkVoid);
-                }
-                let trailer = BulkTrailer { grant, epoch, is_void };
-                return Some(Transmit::BulkSend { path, token, trailer });
-            }
-            if now >= path.keep_alive_at() {
-                probe::reached(ProtocolState::BulkKeptAlive);
-                let address = Address::default();
-                path.receiver.push(now, Slot { id: None, address, offset: 0, len: 0 });
-                return Some(Transmit::BulkReceive {
-                    path: PathId(index as u32),
-                    id: None,
-                    offset: 0,
-                    len: 0,
-                });
-            }
-        }
-        self.next_receive(now)
+        self.next_answer(now)
+            .or_else(|| self.next_keep_alive(now))
+            .or_else(|| self.next_receive(now))
+            .or_else(|| self.next_expected(now))
     }
 
-    /// The message of a grant, if it has those bytes and is still sent
-    fn granted(&mut self, address: Address, offset: u64, len: u32) -> Option<Token> {
-        let session = self.session(SessionId(address.session))?;
-        let stream = session.streams.get_mut(&StreamId(address.stream))?;
-        let (token, total) = stream.outgoing.bulk(address.message)?;
-        let end = offset.checked_add(len.into())?;
-        (len > 0 && end <= total).then_some(token)
+    /// A receive for a trailer alone, on a bulk lane that has rested for long
+    fn next_keep_alive(&mut self, now: Time) -> Option<Transmit> {
+        let paths = self.paths.iter_mut().enumerate();
+        let mut paths = paths.filter_map(|(index, path)| Some((index, path.as_mut()?)));
+        let (index, path) = paths.find(|(_, path)| now >= path.keep_alive_at())?;
+        probe::reached(ProtocolState::BulkKeptAlive);
+        let (path_id, address) = (PathId(index as u32), Address::default());
+        path.receiver.push(now, Slot { id: None, address, offset: 0, len: 0, is_expected: false });
+        Some(Transmit::BulkReceive { path: path_id, id: None, offset: 0, len: 0 })
+    }
+
+    /// A receive for the next part of an announced message
+    fn next_receive(&mut self, now: Time) -> Option<Transmit> {
+        loop {
+            let id = *self.ungranted.front()?;
+            match self.next_part(id) {
+                Some(part) => return self.grant_part(now, id, part, false),
+                None => drop(self.ungranted.pop_front()),
+            }
+        }
+    }
+
+    /// The offset and the length of the part of a message that is granted next
+    pub(super) fn next_part(&self, id: IncomingId) -> Option<(u64, u32)> {
+        match self.incoming.get(id.0 as usize)? {
+            Incoming { progress: Progress::Bulk(parts), len, .. } => {
+                parts.next(*len, self.config.bulk_fragment)
+            }
+            _ => None,
+        }
     }
 
     /// A receive for the next part of a message, on the path that brings it first
-    fn next_receive(&mut self, now: Time) -> Option<Transmit> {
-        let largest = self.config.bulk_fragment;
-        loop {
-            let id = *self.ungranted.front()?;
-            let message = self.incoming.get(id.0 as usize).map(|incoming| (&incoming.progress, incoming.len));
-            let Some((Progress::Bulk { next, lost, .. }, total)) = message else {
-                self.ungranted.pop_front();
-                continue;
-            };
-            let part = lost.last().copied().or_else(|| {
-                let len = (total - next).min(largest.into()) as u32;
-                (len > 0).then_some((*next, len))
-            });
-            let Some((offset, len)) = part else {
-                self.ungranted.pop_front();
-                continue;
-            };
-            let time = |path: &Path| path.completion(path.receiver.outstanding() + u64::from(len));
-            // If the fastest path has no room now, waiting for it is better than a slower one.
-            let index = self.fastest(|_| true, time)?;
-            let path = self.paths[index].as_mut().filter(|path| path.receiver.has_room())?;
-            let incoming = self.incoming.get_mut(id.0 as usize)?;
-            let counts = &mut self.counts[index];
-            counts.bulk_bytes_granted += u64::from(len);
-            if let Progress::Bulk { next, lost, .. } = &mut incoming.progress {
-                match lost.pop() {
-                    Some(_) => counts.retransmitted_bytes += u64::from(len),
-                    None => *next += u64::from(len),
-                }
-            }
-            path.receiver.push(now, Slot { id: Some(id), address: incoming.address, offset, len });
-            probe::reached(ProtocolState::BulkGranted);
-            return Some(Transmit::BulkReceive { path: PathId(index as u32), id: Some(id), offset, len });
+    pub(super) fn grant_part(
+        &mut self,
+        now: Time,
+        id: IncomingId,
+        (offset, len): (u64, u32),
+        is_expected: bool,
+    ) -> Option<Transmit> {
+        let time = |path: &Path| path.completion(path.receiver.outstanding() + u64::from(len));
+        // If the fastest path has no room now, waiting for it is better than a slower one.
+        let index = self.fastest(|_| true, time)?;
+        let has_room = |path: &&mut Path| match is_expected {
+            true => path.receiver.has_room_for_expected(),
+            false => path.receiver.has_room(),
+        };
+        let path = self.paths[index].as_mut().filter(has_room)?;
+        let Incoming { address, progress: Progress::Bulk(parts), .. } =
+            self.incoming.get_mut(id.0 as usize)?
+        else {
+            return None;
+        };
+        let counts = &mut self.counts[index];
+        counts.bulk_bytes_granted += u64::from(len);
+        if parts.granted(len) {
+            counts.retransmitted_bytes += u64::from(len);
         }
+        path.receiver.push(now, Slot { id: Some(id), address: *address, offset, len, is_expected });
+        probe::reached(ProtocolState::BulkGranted);
+        Some(Transmit::BulkReceive { path: PathId(index as u32), id: Some(id), offset, len })
     }
 
     /// Notes that the receive of the bulk lane which [`poll_transmit`](Self::poll_transmit) has just returned waits for room in its queue,
@@ -391,6 +389,7 @@ impl Peering {
                 let mut payload = Inline::new();
                 payload.push(len.to_le_bytes());
                 probe::reached(ProtocolState::BulkAnnounced);
+                self.paths.iter_mut().flatten().for_each(|path| path.sender.announced());
                 Payload::Inline(payload)
             }
             _ => Payload::Inline(Inline::new()),

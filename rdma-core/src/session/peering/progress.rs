@@ -2,8 +2,9 @@
 
 use super::super::packets::Fate;
 use super::super::{Address, Event, PathId, SessionId, StreamId, Token};
+use super::Peering;
+use super::message::{Incoming, Progress, withdraw};
 use super::path::{Content, Part};
-use super::{Incoming, Peering, Progress, withdraw};
 use crate::probe::{self, ProtocolState};
 
 impl Peering {
@@ -28,8 +29,10 @@ impl Peering {
         self.paths.iter_mut().flatten().for_each(|path| path.receiver.withdraw(id));
         self.stopping.retain(|(_, slot)| slot.address.session != id.0);
         let incoming = &self.incoming;
-        let is_open = |message: &Incoming| matches!(message.progress, Progress::Bulk { .. });
-        self.ungranted.retain(|id| incoming.get(id.0 as usize).is_some_and(is_open));
+        let is_open = |message: &Incoming| matches!(message.progress, Progress::Bulk(_));
+        for line in [&mut self.ungranted, &mut self.expected] {
+            line.retain(|id| incoming.get(id.0 as usize).is_some_and(is_open));
+        }
         true
     }
 

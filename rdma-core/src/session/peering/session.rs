@@ -37,6 +37,8 @@ pub(super) struct Stream {
     pub(super) room: Room,
     pub(super) outgoing: OutgoingStream,
     pub(super) incoming: IncomingStream,
+    /// Long messages that must be announced before others are expected again.
+    pub(super) disappointment: u32,
 }
 
 impl Session {
@@ -143,6 +145,7 @@ impl Stream {
             room: Room::new(shares[0], shares[1]),
             outgoing: OutgoingStream::default(),
             incoming: IncomingStream::default(),
+            disappointment: 0,
         }
     }
 

@@ -3,7 +3,8 @@
 use super::super::{
     Address, IncomingId, PathCounts, PathId, PathStatus, SessionId, SessionWaits, Side, StreamId,
 };
-use super::{Incoming, Peering, Progress};
+use super::Peering;
+use super::message::{Incoming, Progress};
 use crate::Histogram;
 
 impl Peering {
@@ -49,9 +50,8 @@ impl Peering {
     pub fn session_waits(&self, id: SessionId) -> SessionWaits {
         let Some(session) = self.sessions[id.0 as usize & 1].peek(id) else { return SessionWaits::default() };
         let of_session = |message: &&Incoming| {
-            let is_here = |received: u64| received >= message.len;
-            let is_awaited =
-                matches!(message.progress, Progress::Bulk { received, .. } if !is_here(received));
+            let Progress::Bulk(parts) = &message.progress else { return false };
+            let is_awaited = parts.is_announced && parts.received < message.len;
             is_awaited && message.address.session == id.0
         };
         let streams = session.streams.iter().filter(|(stream, _)| **stream != StreamId::CONTROL);

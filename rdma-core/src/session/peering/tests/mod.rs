@@ -1,3 +1,4 @@
+mod expected;
 mod regressions;
 mod world;
 
@@ -34,6 +35,10 @@ const LENGTHS: [usize; 10] = [
 fn exchange(world: &mut World, lens: &[usize], limit: Duration) {
     let session = world.nodes[0].peering.open().unwrap();
     let stream = StreamId::MAIN;
+    let lens_expected: Vec<_> = lens.iter().copied().filter(|len| *len > MAX_EAGER).collect();
+    if !lens_expected.is_empty() {
+        world.nodes.iter_mut().for_each(|node| node.expects = Some((session, stream, lens_expected.clone())));
+    }
     for (number, &len) in lens.iter().enumerate() {
         world.nodes[0].send(session, stream, message(number, len));
     }
@@ -181,8 +186,8 @@ fn streams_do_not_wait_for_each_other() {
 fn faults() -> impl Strategy<Value = Faults> {
     let often = || prop_oneof![Just(0u32), 1..40u32, 200..400u32];
     let rare = || prop_oneof![2 => Just(0u32), 1 => 1..20u32];
-    (often(), often(), often(), rare(), rare(), rare(), often()).prop_map(
-        |(lose, damage, repeat, lose_bulk, damage_bulk, cut, no_memory)| Faults {
+    (often(), often(), often(), rare(), rare(), rare(), often(), often()).prop_map(
+        |(lose, damage, repeat, lose_bulk, damage_bulk, cut, no_memory, expect)| Faults {
             lose,
             damage,
             repeat,
@@ -190,6 +195,7 @@ fn faults() -> impl Strategy<Value = Faults> {
             damage_bulk,
             cut,
             no_memory,
+            expect,
         },
     )
 }
@@ -212,6 +218,8 @@ proptest! {
             prop::sample::select(LENGTHS.as_slice()),
             0..10_000usize,
             0..1_000_000usize,
+            // Often enough that what is expected comes.
+            Just(1usize << 17),
         ], 1..20),
     ) {
         let mut world = World::new(paths, seed);

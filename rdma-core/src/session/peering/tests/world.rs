@@ -18,6 +18,8 @@ pub(super) struct Faults {
     pub(super) cut: u32,
     /// Leaves no memory for new packets until the next step.
     pub(super) no_memory: u32,
+    /// Expects a message, in parts of a thousand steps.
+    pub(super) expect: u32,
 }
 
 pub(super) const LANE: LaneConfig = LaneConfig {
@@ -51,12 +53,12 @@ struct Wire {
     bulk: VecDeque<(Time, Vec<u8>)>,
     /// Posted receives of the bulk lane: the message, the offset and the length, or a trailer.
     receives: VecDeque<Receive>,
-    /// The payload that waits for its trailer.
-    payload: Option<(Option<IncomingId>, u64, Vec<u8>)>,
+    /// The payload that waits for its trailer, and the buffer where it belongs.
+    payload: Option<(Option<u32>, u64, Vec<u8>)>,
 }
 
 enum Receive {
-    Payload { id: Option<IncomingId>, offset: u64, len: u32 },
+    Payload { buffer: Option<u32>, offset: u64, len: u32 },
     Trailer { has_payload: bool },
 }
 
@@ -65,7 +67,12 @@ pub(super) struct Node {
     /// Messages that were sent and not delivered.
     pub(super) outgoing: BTreeMap<u32, Vec<u8>>,
     next_token: u32,
-    incoming: BTreeMap<u32, Vec<u8>>,
+    /// By number of the message: its buffer, and what is there.
+    incoming: BTreeMap<u32, (u32, Vec<u8>)>,
+    next_buffer: u32,
+    /// Where messages are expected, and of which lengths.
+    pub(super) expects: Option<(SessionId, StreamId, Vec<usize>)>,
+    pub(super) unexpected: usize,
     /// Messages that were handed on.
     pub(super) received: BTreeMap<(SessionId, StreamId), Vec<Vec<u8>>>,
     pub(super) finished: Vec<(SessionId, StreamId)>,
@@ -100,6 +107,9 @@ impl Node {
             outgoing: BTreeMap::new(),
             next_token: 0,
             incoming: BTreeMap::new(),
+            next_buffer: 0,
+            expects: None,
+            unexpected: 0,
             received: BTreeMap::new(),
             finished: Vec::new(),
             opened: Vec::new(),
@@ -123,6 +133,21 @@ impl Node {
         self.peering.send(session, stream, token, message.len() as u64).unwrap();
         self.outgoing.insert(token.0, message);
         token
+    }
+
+    /// Expects a message of `len` bytes; whether that is possible
+    pub(super) fn expect(&mut self, session: SessionId, stream: StreamId, len: usize) -> bool {
+        let id = self.peering.expect(session, stream, len as u64);
+        id.is_some_and(|id| {
+            self.insert(id, len);
+            true
+        })
+    }
+
+    fn insert(&mut self, id: IncomingId, len: usize) {
+        self.next_buffer += 1;
+        let before = self.incoming.insert(id.0, (self.next_buffer, vec![0; len]));
+        assert!(before.is_none(), "{id:?} is in use");
     }
 
     /// Finds memory for everything that was announced
@@ -220,6 +245,12 @@ impl World {
             }
             self.nodes[node].peering.tick(self.now);
             self.handle_events(node);
+            if self.nodes[node].expects.is_some() && self.chance(self.faults.expect) {
+                let random = (self.random >> 10) as usize;
+                let node = &mut self.nodes[node];
+                let (session, stream, lens) = node.expects.clone().unwrap();
+                node.expect(session, stream, lens[random % lens.len()]);
+            }
             let memory = if self.chance(self.faults.no_memory) { 0 } else { 64 };
             while let Some(transmit) = self.nodes[node].peering.poll_transmit(self.now, memory) {
                 self.transmit(node, transmit);
@@ -257,9 +288,10 @@ impl World {
                 }
             }
             Transmit::BulkReceive { path, id, offset, len } => {
+                let buffer = id.map(|id| self.nodes[node].incoming[&id.0].0);
                 let receives = &mut self.wires[path.0 as usize][node].receives;
                 if len > 0 {
-                    receives.push_back(Receive::Payload { id, offset, len });
+                    receives.push_back(Receive::Payload { buffer, offset, len });
                 }
                 receives.push_back(Receive::Trailer { has_payload: len > 0 });
             }
@@ -290,17 +322,17 @@ impl World {
     fn deliver_packet(&mut self, node: usize, path: usize) -> bool {
         let queue = &mut self.wires[path][node].eager;
         let Some((_, packet)) = queue.pop_front_if(|(at, _)| *at <= self.now) else { return false };
-        let Node { peering, incoming, .. } = &mut self.nodes[node];
+        let found = &mut self.nodes[node];
         let id = PathId(path as u32);
-        if let Some(placed) = peering.on_packet(self.now, id, &packet).unwrap() {
+        if let Some(placed) = found.peering.on_packet(self.now, id, &packet).unwrap() {
             let Placement { id, offset, len, total, is_first } = placed;
             if is_first {
-                assert!(incoming.insert(id.0, vec![0; total as usize]).is_none(), "{id:?} is in use");
+                found.insert(id, total as usize);
             }
-            let buffer = incoming.get_mut(&id.0).expect("the first part came first");
-            buffer[offset as usize..][..len as usize].copy_from_slice(&packet[..len as usize]);
+            let (_, bytes) = found.incoming.get_mut(&id.0).expect("the first part came first");
+            bytes[offset as usize..][..len as usize].copy_from_slice(&packet[..len as usize]);
         }
-        peering.packet_receive_posted(id);
+        found.peering.packet_receive_posted(id);
         self.handle_events(node);
         true
     }
@@ -309,8 +341,8 @@ impl World {
         let wire = &mut self.wires[path][node];
         let Some((_, message)) = wire.bulk.pop_front_if(|(at, _)| *at <= self.now) else { return false };
         let trailer = match wire.receives.pop_front() {
-            Some(Receive::Payload { id, offset, len }) if message.len() <= len as usize => {
-                wire.payload = Some((id, offset, message));
+            Some(Receive::Payload { buffer, offset, len }) if message.len() <= len as usize => {
+                wire.payload = Some((buffer, offset, message));
                 return true;
             }
             Some(Receive::Trailer { has_payload }) => {
@@ -327,10 +359,11 @@ impl World {
             }
         };
         // Nothing else arrives on a queue pair that has failed.
-        let Some((id, offset, payload)) = wire.payload.take() else { return true };
+        let Some((buffer, offset, payload)) = wire.payload.take() else { return true };
         let Node { peering, incoming, .. } = &mut self.nodes[node];
-        if let Some(buffer) = id.and_then(|id| incoming.get_mut(&id.0)) {
-            buffer[offset as usize..][..payload.len()].copy_from_slice(&payload);
+        // A buffer whose message was given up is gone.
+        if let Some((_, bytes)) = incoming.values_mut().find(|(other, _)| Some(*other) == buffer) {
+            bytes[offset as usize..][..payload.len()].copy_from_slice(&payload);
         }
         peering.on_bulk(self.now, PathId(path as u32), &payload, &trailer);
         self.handle_events(node);
@@ -345,7 +378,7 @@ impl World {
                 Event::StreamOpened { session, stream } => node.opened_streams.push((session, stream)),
                 Event::StreamClosed { session, stream } => node.closed_streams.push((session, stream)),
                 Event::Message { session, stream, id } => {
-                    let message = node.incoming.remove(&id.0).expect("it is complete");
+                    let (_, message) = node.incoming.remove(&id.0).expect("it is complete");
                     let count = packets(message.len() as u64);
                     node.received.entry((session, stream)).or_default().push(message);
                     if node.reads {
@@ -356,7 +389,7 @@ impl World {
                 }
                 Event::Finished { session, stream } => node.finished.push((session, stream)),
                 Event::Announced { id, len, .. } => {
-                    assert!(node.incoming.insert(id.0, vec![0; len as usize]).is_none());
+                    node.insert(id, len as usize);
                     if node.has_memory {
                         node.peering.accept_bulk(id);
                     } else {
@@ -364,6 +397,10 @@ impl World {
                     }
                 }
                 Event::Withdrawn(id) => drop(node.incoming.remove(&id.0)),
+                Event::Unexpected { id, .. } => {
+                    node.incoming.remove(&id.0).expect("it has memory");
+                    node.unexpected += 1;
+                }
                 Event::Delivered { token, .. } => {
                     assert!(node.outgoing.remove(&token.0).is_some(), "{token:?} was delivered twice");
                 }

@@ -1,0 +1,102 @@
+//! Messages that this side expects: their parts are granted before they are announced
+
+use super::super::{Address, Event, IncomingId, MAX_EAGER, SessionId, StreamId, Transmit};
+use super::Peering;
+use super::message::{Incoming, Parts, Progress};
+use crate::Time;
+use crate::probe::{self, ProtocolState};
+
+/// The most messages of a stream that are expected at once
+const MAX_EXPECTED: u32 = 4;
+/// Long messages of a stream after which messages are expected again, once one was granted in vain
+const DISAPPOINTMENT: u32 = 64;
+
+impl Peering {
+    /// Expects `len` bytes as the next message of a stream, the first of which nothing has arrived and that is not expected
+    ///
+    /// There is memory for it, as after [`accept_bulk`](Self::accept_bulk), so the peer need not wait until the announcement was
+    /// answered. If another message comes, or the end of the stream, [`Event::Unexpected`] gives the memory back.
+    ///
+    /// `None` if there is no such stream, if messages of this length do not use the bulk lane, or are too long, if four are expected,
+    /// or if the peer has not sent one that was expected lately.
+    pub fn expect(&mut self, session: SessionId, stream: StreamId, len: u64) -> Option<IncomingId> {
+        let Self { config, sessions, incoming, .. } = self;
+        let is_long = len > MAX_EAGER as u64 && len <= config.local.max_message;
+        let found = sessions[session.0 as usize & 1].get(session).filter(|_| is_long)?;
+        let found = found.streams.get_mut(&stream).filter(|found| found.disappointment == 0)?;
+        let window = config.local.stream_share;
+        let id = found.incoming.expect(window, MAX_EXPECTED, |message| {
+            let address = Address { session: session.0, stream: stream.0, message };
+            let progress = Progress::Bulk(Parts::expected());
+            IncomingId(incoming.insert(Incoming { address, len, progress }) as u32)
+        })?;
+        self.expected.push_back(id);
+        probe::reached(ProtocolState::MessageExpected);
+        Some(id)
+    }
+
+    /// Gives an expected message up, in whose place another one has come, or the end of its stream
+    pub(super) fn give_up_expected(&mut self, id: IncomingId) {
+        let Some(message) = self.incoming.get_mut(id.0 as usize) else { return };
+        message.progress = Progress::Withdrawn;
+        let Address { session, stream, .. } = message.address;
+        self.expected.retain(|other| *other != id);
+        self.paths.iter_mut().flatten().for_each(|path| path.receiver.forget(id));
+        self.stopping.retain(|(_, slot)| slot.id != Some(id));
+        let (session, stream) = (SessionId(session), StreamId(stream));
+        self.events.push_back(Event::Unexpected { session, stream, id });
+        probe::reached(ProtocolState::MessageUnexpected);
+    }
+
+    /// An expected message was announced: what was not granted yet is granted as that of others
+    pub(super) fn on_expected_announced(&mut self, id: IncomingId) {
+        self.expected.retain(|other| *other != id);
+        let largest = self.config.bulk_fragment;
+        let Some(Incoming { len, progress: Progress::Bulk(parts), .. }) =
+            self.incoming.get_mut(id.0 as usize)
+        else {
+            return;
+        };
+        parts.is_announced = true;
+        if parts.next(*len, largest).is_some() {
+            self.ungranted.push_back(id);
+        }
+        self.complete_if_whole(id);
+    }
+
+    /// The peer has not sent a part of a message that was expected, because it had nothing to send, and others waited behind it
+    ///
+    /// The part is granted again once the message is announced, as are the messages behind it, so that they are in the way of others at most
+    /// once.
+    pub(super) fn on_void(&mut self, id: IncomingId, part: (u64, u32)) {
+        let Some(message) = self.incoming.get_mut(id.0 as usize) else { return };
+        let Progress::Bulk(parts) = &mut message.progress else { return };
+        parts.lose(part);
+        let Address { session, stream, .. } = message.address;
+        if parts.is_announced && !self.ungranted.contains(&id) {
+            self.ungranted.push_back(id);
+        }
+        let incoming = &self.incoming;
+        let is_of_stream = |id: &IncomingId| {
+            let address = incoming.get(id.0 as usize).map(|message| message.address);
+            address.is_some_and(|address| (address.session, address.stream) == (session, stream))
+        };
+        self.expected.retain(|id| !is_of_stream(id));
+        let found =
+            self.session(SessionId(session)).and_then(|found| found.streams.get_mut(&StreamId(stream)));
+        if let Some(found) = found {
+            found.disappointment = DISAPPOINTMENT;
+        }
+    }
+
+    /// A receive for the next part of an expected message
+    pub(super) fn next_expected(&mut self, now: Time) -> Option<Transmit> {
+        loop {
+            let id = *self.expected.front()?;
+            match self.next_part(id) {
+                Some(part) => return self.grant_part(now, id, part, true),
+                None => drop(self.expected.pop_front()),
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Messages whose parts are granted before they are announced
+
+use super::*;
+
+const LEN: usize = 3 * (1 << 16) + 36;
+/// What a message takes that is not waited for: one way over the cable.
+const ONE_WAY: Duration = Duration::from_micros(5);
+
+/// A session both sides know, after everything of its beginning has passed
+fn session(world: &mut World) -> SessionId {
+    let session = world.nodes[0].peering.open().unwrap();
+    world.run(SECOND);
+    session
+}
+
+/// How many messages have arrived at a node
+fn arrived(world: &World, node: usize, key: (SessionId, StreamId)) -> usize {
+    world.nodes[node].received.get(&key).map_or(0, Vec::len)
+}
+
+/// Catches parts that are granted only when their message was announced: it would be there after three ways.
+#[test]
+fn an_expected_message_takes_one_way() {
+    for (paths, sender) in [(1, 0), (1, 1), (2, 0), (4, 1)] {
+        let mut world = World::new(paths, 1);
+        let key = (session(&mut world), StreamId::MAIN);
+        for number in 0..6 {
+            assert!(world.nodes[1 - sender].expect(key.0, key.1, LEN));
+            world.run(Duration::from_millis(1));
+            world.nodes[sender].send(key.0, key.1, message(number, LEN));
+            world.run(ONE_WAY);
+            assert_eq!(arrived(&world, 1 - sender, key), number + 1);
+        }
+        assert!(
+            world.nodes[1 - sender].received[&key] == (0..6).map(|n| message(n, LEN)).collect::<Vec<_>>()
+        );
+        world.run(SECOND);
+        assert!(world.nodes[sender].outgoing.is_empty());
+        assert!(world.nodes.iter().all(|node| node.losses.is_empty() && node.unexpected == 0));
+    }
+}
+
+/// Catches a message that is taken for the one that was expected, or memory that is not given back.
+#[test]
+fn another_message_than_the_expected_one_arrives_whole() {
+    for others in [&[LEN + 1][..], &[LEN - 1], &[MAX_EAGER], &[0], &[1, LEN, 1], &[1 << 20, LEN, LEN], &[]] {
+        let mut world = World::new(2, 1);
+        let key = (session(&mut world), StreamId::MAIN);
+        let expected = (0..9).filter(|_| world.nodes[1].expect(key.0, key.1, LEN)).count();
+        assert_eq!(expected, 4, "at most so many");
+        world.run(Duration::from_millis(1));
+        for (number, len) in others.iter().enumerate() {
+            world.nodes[0].send(key.0, key.1, message(number, *len));
+        }
+        world.nodes[0].peering.finish(key.0, key.1);
+        world.run(SECOND);
+        let sent: Vec<_> = others.iter().enumerate().map(|(n, len)| message(n, *len)).collect();
+        assert!(world.nodes[1].received.get(&key).cloned().unwrap_or_default() == sent, "{others:?}");
+        let fulfilled = others.iter().take(4).filter(|len| **len == LEN).count();
+        assert_eq!(world.nodes[1].unexpected, 4 - fulfilled, "{others:?}");
+        assert!(world.nodes.iter().all(|node| node.losses.is_empty() && node.outgoing.is_empty()));
+        assert!(world.nodes[1].peering.incoming.is_empty());
+        assert!(!world.nodes[1].expect(key.0, key.1, LEN), "the stream is finished");
+    }
+}
+
+/// Catches grants that wait for a message while others could be answered.
+#[test]
+fn an_expected_message_that_does_not_come_delays_no_other_stream() {
+    let mut world = World::new(1, 1);
+    let session = session(&mut world);
+    let other = world.nodes[0].peering.open_stream(session, Priority::Normal).unwrap();
+    world.run(SECOND);
+    while world.nodes[1].expect(session, StreamId::MAIN, 1 << 20) {}
+    world.run(Duration::from_millis(1));
+    world.nodes[0].send(session, other, message(0, LEN));
+    world.run(3 * ONE_WAY);
+    assert_eq!(arrived(&world, 1, (session, other)), 1, "as without an expected message");
+    // It was in the way once, and is not again.
+    assert!(!world.nodes[1].expect(session, StreamId::MAIN, LEN));
+    world.nodes[0].send(session, StreamId::MAIN, message(1, 1 << 20));
+    world.nodes[0].send(session, other, message(2, LEN));
+    world.run(3 * ONE_WAY);
+    assert_eq!(arrived(&world, 1, (session, StreamId::MAIN)), 1);
+    assert_eq!(arrived(&world, 1, (session, other)), 2);
+}
+
+/// Catches a lane that counts as stalled because the application of the peer takes its time, or that dies of rest.
+#[test]
+fn an_expected_message_may_come_late() {
+    let mut world = World::new(2, 1);
+    let key = (session(&mut world), StreamId::MAIN);
+    assert!(world.nodes[1].expect(key.0, key.1, LEN));
+    world.run(70 * SECOND);
+    assert!(world.nodes.iter().all(|node| node.losses.is_empty()));
+    for path in world.nodes[1].peering.paths.iter().flatten() {
+        assert!(path.receiver.is_empty(), "nothing is posted for long");
+    }
+    world.nodes[0].send(key.0, key.1, message(0, LEN));
+    world.run(3 * ONE_WAY);
+    assert!(world.nodes[1].received[&key] == [message(0, LEN)]);
+    assert_eq!(world.nodes[1].unexpected, 0);
+}
+
+/// Catches parts that are lost with a path, or are granted a second time while a device may write to them.
+#[test]
+fn an_expected_message_survives_the_loss_of_its_path() {
+    for cut_by in [0, 1] {
+        for (before, announced) in [(0, false), (1, false), (0, true), (1, true)] {
+            let mut world = World::new(2, 1);
+            let key = (session(&mut world), StreamId::MAIN);
+            while world.nodes[1].expect(key.0, key.1, LEN) {}
+            world.run(before * Duration::from_millis(1));
+            if announced {
+                world.nodes[0].send(key.0, key.1, message(0, LEN));
+                world.run(ONE_WAY / 2);
+            }
+            world.cut(0, cut_by);
+            world.run(SECOND);
+            if !announced {
+                world.nodes[0].send(key.0, key.1, message(0, LEN));
+            }
+            world.run(SECOND);
+            assert!(world.nodes[1].received[&key] == [message(0, LEN)]);
+        }
+    }
+}
+
+/// Catches what is left of an expected message whose session is over.
+#[test]
+fn nothing_is_left_of_an_expected_message_when_its_session_ends() {
+    for resets in [false, true] {
+        let mut world = World::new(1, 1);
+        let session = session(&mut world);
+        while world.nodes[1].expect(session, StreamId::MAIN, LEN) {}
+        world.run(Duration::from_millis(1));
+        if resets {
+            world.nodes[0].peering.reset(session, 1);
+        } else {
+            world.nodes.iter_mut().for_each(|node| node.peering.close(session));
+        }
+        world.run(SECOND);
+        assert!(world.nodes[1].peering.incoming.is_empty());
+        assert_eq!(world.nodes[1].peering.session_count(), 0);
+        assert!(world.nodes.iter().all(|node| node.losses.is_empty()));
+        assert!(!world.nodes[1].expect(session, StreamId::MAIN, LEN));
+    }
+}

@@ -1,0 +1,136 @@
+//! Messages that the receiver expects: they need no grant after they are announced
+
+use std::time::Duration;
+
+use futures::future::{join, join_all};
+use rdma_async::Stream;
+use rdma_sim::{Model, Net, Sim, SimDevice};
+use rdma_tests::{DEVICE, Pair, message, on_session, options, stream_of, zeros};
+
+use super::exchange;
+
+const MIB: usize = 1 << 20;
+/// Two ways over an idle cable take 11.6 µs, by the doorbell, the propagation and the delivery of the model, and some of it overlaps.
+const SAVED: Duration = Duration::from_micros(11);
+
+/// A pause in which grants reach the peer
+async fn rest(net: &Net) {
+    net.sleep(Duration::from_micros(100)).await;
+}
+
+/// How long it takes until a message of `len` bytes has arrived
+async fn time_of(net: &Net, [from, to]: [&Stream<SimDevice>; 2], len: usize) -> Duration {
+    let start = net.now();
+    let (sent, got) = join(from.send_bytes(&message(1, len)), to.recv()).await;
+    sent.unwrap();
+    assert!(*got.unwrap().expect("a message") == message(1, len));
+    net.now() - start
+}
+
+/// Catches an expected message that waits for a grant all the same: announcement and grant are two ways.
+#[test]
+fn an_expected_message_saves_two_ways() {
+    for len in [68_545, 100_000, MIB, 4 * MIB] {
+        on_session(Sim::new(), &options(), async |net, pair| {
+            let (a, b) = (pair.ab.main_stream(), pair.ba.main_stream());
+            for [from, to] in [[a, b], [b, a]] {
+                rest(&net).await;
+                let without = time_of(&net, [from, to], len).await;
+                rest(&net).await;
+                assert!(to.expect(len));
+                rest(&net).await;
+                let with = time_of(&net, [from, to], len).await;
+                assert!(with + SAVED <= without, "{len} bytes: {with:?}, {without:?} without");
+            }
+        });
+    }
+}
+
+/// Catches a device on which what is expected is lost, or comes in another's place: also those that take few requests at once.
+#[test]
+fn expected_or_not_messages_arrive_on_every_device() {
+    for name in Model::PROFILES {
+        let model = Model::profile(name).expect("a profile");
+        for expected in [68_545, 300_000, 2 * MIB] {
+            on_session(Sim::new().model(model.clone()), &options(), async |net, pair| {
+                for stream in [pair.ab.main_stream(), pair.ba.main_stream()] {
+                    while stream.expect(expected) {}
+                }
+                rest(&net).await;
+                exchange(&pair, &[expected, 1, expected, 68_545, 300_000, 0, 2 * MIB, expected]).await;
+            });
+        }
+    }
+}
+
+/// Catches lengths that the bulk lane does not take, and a stream that expects without end.
+#[test]
+fn few_messages_are_expected_and_only_long_ones() {
+    on_session(Sim::new(), &options(), async |_, pair| {
+        let stream = pair.ba.main_stream();
+        let longest = 4 * MIB;
+        assert!([0, 1, 68_544, longest + 1, usize::MAX].into_iter().all(|len| !stream.expect(len)));
+        assert_eq!((0..9).filter(|_| stream.expect(68_545)).count(), 4);
+        pair.ba.reset(1);
+        assert!(!stream.expect(68_545));
+    });
+}
+
+/// Catches memory that an expected message keeps from others, or for ever.
+#[test]
+fn what_is_expected_takes_no_memory_that_others_wait_for() {
+    let options = options().receive_memory(16 * MIB).send_memory(64 * MIB);
+    on_session(Sim::new(), &options, async |net, pair| {
+        let all = pair.b.pool_stats().receive.free_bytes;
+        let mut idle = Vec::new();
+        for len in [68_545, MIB, 4 * MIB] {
+            for _ in 0..4 {
+                let (from, to) = stream_of(&pair.ab, &pair.ba).await;
+                while to.expect(len) {}
+                idle.push((from, to));
+            }
+        }
+        assert!(pair.b.pool_stats().receive.free_bytes < all);
+        let streams = join_all((0..4).map(|_| stream_of(&pair.ab, &pair.ba))).await;
+        for (from, to) in &streams {
+            time_of(&net, [from, to], 4 * MIB).await;
+        }
+        // Other messages come where messages are expected, or the end.
+        for (number, (from, to)) in idle.iter().enumerate() {
+            let len = [1, MIB + 1, 68_545, 4 * MIB][number % 4];
+            time_of(&net, [from, to], len).await;
+            from.finish();
+            assert!(to.recv().await.unwrap().is_none());
+        }
+        rest(&net).await;
+        assert_eq!(pair.b.pool_stats().receive.free_bytes, all);
+    });
+}
+
+/// Catches memory that is used again while a device may write there, or that is not given back when the session ends.
+#[test]
+fn nothing_is_left_of_what_is_expected_when_a_cable_or_a_session_ends() {
+    for ends in [false, true] {
+        on_session(Sim::new(), &options(), async |net, pair| {
+            let Pair { b, ab, ba, .. } = &pair;
+            let all = b.pool_stats().receive.free_bytes;
+            while ba.main_stream().expect(MIB) {}
+            rest(&net).await;
+            if ends {
+                ab.reset(7);
+                assert!(ba.recv().await.is_err());
+            } else {
+                net.inject(format!("at 0s a:{DEVICE} flap 3ms").parse().unwrap());
+                net.sleep(Duration::from_secs(1)).await;
+                time_of(&net, [ab.main_stream(), ba.main_stream()], MIB).await;
+                let (from, to) = stream_of(ab, ba).await;
+                from.send(zeros(ab, 2 * MIB).await).await.unwrap();
+                drop(to.recv().await.unwrap());
+                ab.reset(7);
+                assert!(ba.recv().await.is_err());
+            }
+            net.sleep(Duration::from_secs(5)).await;
+            assert_eq!(b.pool_stats().receive.free_bytes, all);
+        });
+    }
+}
