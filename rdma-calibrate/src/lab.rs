@@ -37,6 +37,8 @@ pub(crate) struct Lab<'a> {
     pub(crate) runtime: Arc<dyn Runtime>,
     /// Those that fail in the conformance body
     pub(crate) transitions: Transitions,
+    /// The frames that a queue is known to take, of those that an experiment of a time may need
+    pub(crate) queue_room: usize,
     start: Time,
 }
 
@@ -54,8 +56,20 @@ impl<'a> Lab<'a> {
         let start = runtime.now();
         let calls = Arc::clone(calls);
         let transitions = Transitions::default();
-        let (number, asked) = (0, start);
-        Ok(Self { machine, device, calls, findings, control, number, asked, runtime, transitions, start })
+        let queue_room = device.caps().max_queue_frames as usize;
+        Ok(Self {
+            machine,
+            device,
+            calls,
+            findings,
+            control,
+            number: 0,
+            asked: start,
+            runtime,
+            transitions,
+            queue_room,
+            start,
+        })
     }
 
     /// Ends the calibration of the peer, which may have ended

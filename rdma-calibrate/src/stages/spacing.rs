@@ -3,7 +3,7 @@
 //! A batch is posted while earlier messages keep the transmitter busy, so that the times of its posts do not show. Where these do not keep it
 //! busy for long enough, a message shows what it occupies the transmitter for only if that takes longer than a post.
 
-use rdma_core::FRAME;
+use rdma_core::{Device as _, FRAME};
 use rdma_sim::LineRate;
 
 use super::samples::{median, ns};
@@ -14,14 +14,12 @@ use crate::message::Request;
 
 /// A message that is short beside everything else.
 pub(super) const SHORT: usize = 8;
-/// The frames of a long message.
-pub(super) const LONG: usize = 64;
+/// The frames of a long message, of which queues hold two.
+const LONG: usize = 64;
 /// A part of a frame, of which a bound of the payload hides less than of a whole one.
 pub(super) const PART: usize = 1024;
 /// The most messages of a batch.
 const QUEUED: usize = 16;
-/// The frames that each queue holds.
-const HELD: usize = 128;
 /// Rounds of batches, each with one message and with all.
 const ROUNDS: usize = 9;
 /// The part of the time of busy messages in which a batch is posted at most.
@@ -61,12 +59,13 @@ pub(super) enum BesideBytes {
 impl Spacings {
     /// Measures them, where the longest messages have `long` bytes and a post takes `post`
     pub(super) async fn measure(lab: &mut Lab<'_>, long: usize, post: f64) -> Result<Self, CalibrateError> {
-        let frames = long / FRAME;
-        let long_ns = spacing(lab, (0, 0), long, (HELD / frames).min(QUEUED)).await?;
-        let before = LONG / frames;
+        let (frames, most) = (long / FRAME, most(lab));
+        let long_ns = spacing(lab, (0, 0), long, (2 * most / frames).min(QUEUED)).await?;
+        let before = most / frames;
         let batch = batch(before as f64 * (long_ns - post), post);
         let hide_posts = batch.is_some();
-        let (busy, batch) = batch.map_or(((0, 0), QUEUED), |batch| ((before, long), batch));
+        let (busy, batch) =
+            batch.map_or(((0, 0), QUEUED.min(most)), |batch| ((before, long), batch.min(most)));
         Ok(Self {
             part: spacing(lab, busy, PART, batch).await?,
             short: spacing(lab, busy, SHORT, batch).await?,
@@ -154,6 +153,16 @@ impl BesideBytes {
             }
         }
     }
+}
+
+/// The frames of a long message: as many as the device takes, and half of what its queues hold
+pub(super) fn longest(lab: &Lab<'_>) -> usize {
+    most(lab).min(lab.device.caps().max_message as usize / FRAME).max(1)
+}
+
+/// The frames of which queues hold twice as many
+fn most(lab: &Lab<'_>) -> usize {
+    LONG.min(lab.queue_room / 2).max(1)
 }
 
 /// The bytes of a message of `len` bytes on the wire, in frames

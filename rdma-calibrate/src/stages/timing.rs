@@ -4,7 +4,8 @@
 //! reaches the other side P later, and completes there after V and the jitter. A receive is known to the sender P after its post.
 //! Programs see the beginnings and the ends of closed ways only: D + S (a send), 2 P + V (a receive for a send that waits), P + S (such a
 //! send that completes, whereupon its program posts a receive: twice); a round trip, of D + P + V, follows from these. Each contains
-//! a post, a wake-up and a poll, which were measured before. Nothing tells D from S: if the transmitter were to begin later and report faster, with P and V to match, no
+//! a post, a wake-up and a poll, which were measured before. On a device that loses sends which find no receive, round trips, D + S and F
+//! are all that programs see: nothing tells P from V. Nothing tells D from S: if the transmitter were to begin later and report faster, with P and V to match, no
 //! program would notice. So the profile keeps the S of its base, and the other constants follow from the sums.
 
 use std::time::Duration;
@@ -14,7 +15,7 @@ use rdma_sim::Timing;
 
 use super::bound::{PayloadBound, enter_frame, too_fast};
 use super::samples::{median, ns};
-use super::spacing::{LONG, SHORT, Spacings, share_of_frame};
+use super::spacing::{SHORT, Spacings, longest, share_of_frame};
 use crate::Findings;
 use crate::error::CalibrateError;
 use crate::findings::RoundTrips;
@@ -23,6 +24,8 @@ use crate::message::{Reply, Request};
 use crate::station::slot;
 
 pub(super) const PINGS: usize = 400;
+/// Where round trips alone show the jitter.
+const MANY_PINGS: usize = 10_000;
 const SENDS: usize = 50;
 const RELAYS: usize = 30;
 /// Sends that wait for receives.
@@ -38,6 +41,10 @@ const PARTS: [&str; 4] =
 const SUMS: &str = "a part of a sum: measured are doorbell + send_completion, propagation + send_completion, and 2 propagation + delivery; no \
                     program sees more";
 
+/// The same on a device that loses sends which find no receive.
+const SUMS_WITHOUT_CREDIT: &str = "a part of a sum: measured are doorbell + send_completion, and doorbell + propagation + delivery; no program sees more of a device that \
+     loses sends";
+
 /// The measured times, in nanoseconds
 #[derive(Debug)]
 struct Measured {
@@ -45,67 +52,79 @@ struct Measured {
     /// From the post to the completion of a send, short and long.
     send: [f64; 2],
     spacings: Spacings,
-    relay: f64,
-    /// The shortest time of a receive for which a send waits: without jitter.
-    credit: f64,
-    /// The same of a message of a frame; `None` if the spacings show what a frame takes.
-    credit_of_frame: Option<f64>,
+    /// The time of a frame, and its noise; `None` if the spacings show it.
+    frame: Option<[f64; 2]>,
+    credit: Option<Credit>,
     jitter: f64,
 }
 
+/// What sends show that wait for receives, in nanoseconds
+#[derive(Debug)]
+struct Credit {
+    relay: f64,
+    /// The shortest time of a receive for which a send waits: without jitter.
+    shortest: f64,
+}
+
 pub(super) async fn run(lab: &mut Lab<'_>) -> Result<(), CalibrateError> {
-    let mut pings = ping(lab, SHORT, PINGS).await?;
+    let waits = lab.device.caps().send_waits_for_receive;
+    let mut pings = ping(lab, SHORT, if waits { PINGS } else { MANY_PINGS }).await?;
     lab.findings.round_trips.push(RoundTrips::of(SHORT, pings.clone()));
     let ping = median(&mut pings);
-    let long = LONG.min(lab.device.caps().max_message as usize / FRAME).max(1) * FRAME;
+    let long = longest(lab) * FRAME;
     let trip = Duration::from_nanos(ping as u64);
     let send = [send(lab, SHORT, trip).await?, send(lab, long, trip).await?];
     let spacings = Spacings::measure(lab, long, Costs::of(&lab.findings).post).await?;
-    let (mut credits, relay) = if lab.device.caps().send_waits_for_receive {
-        (credits(lab, SHORT).await?, Some(relay(lab).await?))
-    } else {
-        (Vec::new(), None)
-    };
     lab.findings.figure("round trip of 8 bytes, median", micros(ping));
     lab.findings.figure("send of 8 bytes until its completion, median", micros(send[0]));
-    let Some(relay) = relay else {
-        lab.findings.decide("caps.send_waits_for_receive", false);
-        lab.findings
-            .profile
-            .remark("caps.send_waits_for_receive", "the library states it, by the kind of the device");
-        lab.findings.figure("constants", "not measured: the device loses sends that find no receive");
-        return Ok(());
-    };
-    // Each of them has waited, and has arrived.
-    lab.findings.decide("caps.send_waits_for_receive", true);
     let late = match lab.findings.profile.model.timing {
         Timing { cpu: true, wake_tail_one_in: one_in @ 1.., .. } => 1.0 / f64::from(one_in),
         _ => 0.0,
     };
-    let jitter = jitter(&mut credits, late);
-    lab.findings.figure("receive for a send that waits, median", micros(median(&mut credits)));
-    let credit = credits[0];
-    let credit_of_frame = if spacings.hide_posts {
-        None
+    let short = 1.0 - share_of_frame(SHORT);
+    let (credit, frame, jitter) = if waits {
+        let (mut credits, relay) = (credits(lab, SHORT).await?, relay(lab).await?);
+        let jitter = jitter(&mut credits, late);
+        lab.findings.figure("receive for a send that waits, median", micros(median(&mut credits)));
+        let shortest = credits[0];
+        let frame = if spacings.hide_posts {
+            None
+        } else {
+            let of_frame = self::credits(lab, FRAME).await?.into_iter().reduce(f64::min);
+            // Each of both is the shortest of many, so that it has next to none of the jitter.
+            of_frame.map(|of_frame| [(of_frame - shortest) / short, jitter / 100.0])
+        };
+        (Some(Credit { relay, shortest }), frame, jitter)
     } else {
-        self::credits(lab, FRAME).await?.into_iter().reduce(f64::min)
+        let jitter = jitter_of_pings(&mut pings, late);
+        let frame = if spacings.hide_posts {
+            None
+        } else {
+            let of_frame = median(&mut self::ping(lab, FRAME, MANY_PINGS).await?);
+            Some([(of_frame - ping) / 2.0 / short, jitter / 20.0])
+        };
+        (None, frame, jitter)
     };
-    enter(lab, &Measured { ping, send, spacings, relay, credit, credit_of_frame, jitter }, long);
+    lab.findings.decide("caps.send_waits_for_receive", waits);
+    if !waits {
+        lab.findings
+            .profile
+            .remark("caps.send_waits_for_receive", "the library states it, by the kind of the device");
+    }
+    enter(lab, &Measured { ping, send, spacings, frame, credit, jitter }, long);
     Ok(())
 }
 
 /// Enters the constants that follow from what was measured
 fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
-    let Measured { ping, send, ref spacings, relay, credit, credit_of_frame, jitter } = *measured;
+    let Measured { ping, send, ref spacings, frame, ref credit, jitter } = *measured;
     let Costs { post, program } = Costs::of(&lab.findings);
     let short = share_of_frame(SHORT);
-    let (frame_ns, noise) = match credit_of_frame {
-        // Each of both is the shortest of many, so that it has next to none of the jitter.
-        Some(of_frame) => ((of_frame - credit) / (1.0 - short), jitter / 100.0),
-        None => (spacings.frame_ns(), 0.0),
-    };
+    let [frame_ns, noise] = frame.unwrap_or_else(|| [spacings.frame_ns(), 0.0]);
     // Each begins with a post and ends with a wake-up and a poll; a relay does so twice.
-    let (send, relay, credit) = (send.map(|ns| ns - program), relay - 2.0 * program, credit - program);
+    let send = send.map(|ns| ns - program);
+    let credit =
+        credit.as_ref().map(|Credit { relay, shortest }| [relay / 2.0 - program, shortest - program]);
     let frame_ns = frame_ns.max(0.0);
     let is_timed = frame_ns > 1.0 + noise;
     let bound = PayloadBound::find(&lab.findings, frame_ns, spacings).filter(|_| is_timed);
@@ -132,16 +151,21 @@ fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
         send[1] - send[0] > longer / 2.0
     } else {
         // No message leaves in less time than is between two.
-        send[0].min(relay / 2.0) >= beside.least()
+        send[0].min(credit.map_or(f64::MAX, |[half_of_relay, _]| half_of_relay)) >= beside.least()
     };
     if is_timed || !departs {
         findings.decide("rules.send_completion", if departs { "departure" } else { "hand-off" });
     } else {
         findings.leave("rules.send_completion", "bytes take no time");
     }
+    let Some([half_of_relay, credit]) = credit else {
+        let way = (ping - post - jitter) / 2.0 - program - message - short_ns;
+        let send = if departs { send[0] - message - short_ns } else { send[0] };
+        return enter_without_credit(findings, way.max(0.0), send.max(0.0), departs);
+    };
     let credit = credit - message - short_ns;
     if !departs {
-        let (doorbell, propagation) = (send[0], relay / 2.0);
+        let (doorbell, propagation) = (send[0], half_of_relay);
         let shown = [
             ("timing.doorbell_ns", doorbell),
             ("timing.propagation_ns", propagation),
@@ -154,7 +178,7 @@ fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
         return;
     }
     let doorbell_and_completion = send[0] - message - short_ns;
-    let propagation_and_completion = relay / 2.0 - message - short_ns;
+    let propagation_and_completion = half_of_relay - message - short_ns;
     let way = doorbell_and_completion + credit - propagation_and_completion;
     // The answering side posts a receive before it answers.
     let predicted = 2.0 * (way + message + short_ns + program) + post + jitter;
@@ -183,6 +207,27 @@ fn enter(lab: &mut Lab<'_>, measured: &Measured, long: usize) {
     {
         findings.divide(field, value, SUMS);
     }
+}
+
+/// Enters the constants that follow from the way of a message and from a send alone, both without what the message takes
+///
+/// What nothing tells apart keeps the values of the base as far as possible.
+fn enter_without_credit(findings: &mut Findings, way: f64, send: f64, departs: bool) {
+    let base = &findings.profile.model.timing;
+    let (base_completion, base_propagation) = (base.send_completion_ns as f64, base.propagation_ns as f64);
+    // The doorbell is a part of the way.
+    let completion = if departs { base_completion.min(send).max(send - way) } else { 0.0 };
+    let doorbell = (send - completion).min(way);
+    let propagation = base_propagation.min(way - doorbell);
+    if departs {
+        findings.divide("timing.doorbell_ns", doorbell, SUMS_WITHOUT_CREDIT);
+        findings.divide("timing.send_completion_ns", completion, SUMS_WITHOUT_CREDIT);
+    } else {
+        findings.decide("timing.doorbell_ns", doorbell.round() as u64);
+        findings.leave("timing.send_completion_ns", "sends complete before they have left");
+    }
+    findings.divide("timing.propagation_ns", propagation, SUMS_WITHOUT_CREDIT);
+    findings.divide("timing.delivery_ns", way - doorbell - propagation, SUMS_WITHOUT_CREDIT);
 }
 
 /// The time of a send alone, with which a round trip takes `beyond` more than its parts do, if that is more than `noise`
@@ -228,6 +273,20 @@ fn jitter(samples: &mut [f64], late: f64) -> f64 {
     if all > 1.5 * most + 10.0 { most } else { all }
 }
 
+/// The upper bound of what each way of a round trip has beside its constant time, of which the part `late` of the wake-ups is late
+///
+/// The sum of two such times is between two quantiles of it for a known part of the bound. Those below the middle of the longest ones are
+/// taken, because late ones add to these.
+fn jitter_of_pings(samples: &mut [f64], late: f64) -> f64 {
+    const PARTS: [f64; 2] = [0.1, 0.6];
+    samples.sort_by(f64::total_cmp);
+    // A round trip has a wake-up on each side.
+    let in_time = samples.len() as f64 * (1.0 - late).powi(2);
+    let [low, high] = PARTS.map(|part| samples[((in_time * part) as usize).min(samples.len() - 1)]);
+    let [low_sum, high_sum] = [(2.0 * PARTS[0]).sqrt(), 2.0 - (2.0 * (1.0 - PARTS[1])).sqrt()];
+    (high - low) / (high_sum - low_sum)
+}
+
 /// Round trips of messages of `len` bytes
 pub(super) async fn ping(lab: &mut Lab<'_>, len: usize, rounds: usize) -> Result<Vec<f64>, CalibrateError> {
     let mut station = lab.pair(64, 4 * len + (1 << 16)).await?;
@@ -269,17 +328,18 @@ async fn send(lab: &mut Lab<'_>, len: usize, trip: Duration) -> Result<f64, Cali
 async fn credits(lab: &mut Lab<'_>, len: usize) -> Result<Vec<f64>, CalibrateError> {
     let mut station = lab.pair(64, 1 << 16).await?;
     let mut times = Vec::new();
-    for _ in 0..CREDIT_ROUNDS {
-        for _ in 0..BATCH {
+    let batch = BATCH.min(lab.queue_room);
+    for _ in 0..CREDIT_ROUNDS * BATCH / batch {
+        for _ in 0..batch {
             station.send(len)?;
         }
-        match lab.ask(Request::Credits { rounds: BATCH, len }).await? {
+        match lab.ask(Request::Credits { rounds: batch, len }).await? {
             Reply::Took { nanoseconds } if !nanoseconds.is_empty() => {
                 times.extend(nanoseconds.into_iter().map(|ns| ns as f64));
             }
             _ => return Err(CalibrateError::NotCalibrate),
         }
-        for _ in 0..BATCH {
+        for _ in 0..batch {
             station.sent().await?;
         }
     }

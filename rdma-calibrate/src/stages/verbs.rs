@@ -102,12 +102,13 @@ fn constants(took: &Round) -> [Option<f64>; FIELDS.len()] {
 /// Makes, connects and destroys one of everything
 async fn round(lab: &mut Lab<'_>) -> Result<Round, CalibrateError> {
     // An address to connect to: the queue pair of the peer need not be connected for it.
-    let peer = lab.make(0, 64, FRAME).await?;
+    let frames = lab.device.caps().max_queue_frames.min(64);
+    let peer = lab.make(0, frames, FRAME).await?;
     let (device, open) = lab.time(|| lab.open(Path::default())).await;
     let device = device?;
     let (cq, create_cq) = lab.time(|| device.create_cq(64)).await;
     let cq = cq?;
-    let init = QpInit::with_frames(64);
+    let init = QpInit::with_frames(frames);
     let (qp, create_qp) = lab.time(|| cq.create_qp(&init)).await;
     let mut qp = qp?;
     let (changed, rtr) = lab.time(|| qp.modify(Transition::ReadyToReceive { peer })).await;

@@ -9,8 +9,9 @@ use rdma_calibrate::{
 use rdma_core::Caps;
 use rdma_sim::profile::Profile;
 use rdma_sim::rules::{EarlyReceives, FrameMatch, QueueGrant, QueueUnit, RingOverflow};
-use rdma_sim::{Model, Sim};
+use rdma_sim::{Model, Sim, Timing};
 
+use crate::figures::assert_within;
 use crate::mac::{Mac, calibrated, on_host};
 
 /// The verdicts of the body on two Macs of `model`; no object is left
@@ -120,4 +121,28 @@ fn a_device_that_has_what_each_behaviour_needs_leaves_none_out() {
     let one = conformed(limited(|caps| caps.max_qp = 1)).behaviours;
     let without = skipped(&one, "it needs 2 queue pairs at once, and the device has 1");
     assert!(without.contains(&"two_queue_pairs_do_not_mix") && without.len() == 6, "{without:?}");
+}
+
+/// Regression: experiments posted 128 and 160 frames at once, also where a queue holds fewer, and left all times of such a device undecided.
+///
+/// Catches an experiment of a time that needs a longer queue than the device has.
+#[test]
+fn times_are_measured_with_short_queues() {
+    let limits = [2, 3, 15, 31, 64, 100, 127].map(|frames| limited(|caps| caps.max_queue_frames = frames));
+    let grants = [16, 100].map(|frames| ruled(|model| model.rules.queue_grant = QueueGrant::Fixed(frames)));
+    for model in limits.into_iter().chain(grants) {
+        let device = format!("{:?}, {:?}", model.caps, model.rules.queue_grant);
+        let (truth, has_few) = (model.timing.clone(), model.caps.max_queue_frames < 15);
+        let found = calibrated(model, 1, Options::default()).asked.unwrap();
+        assert_eq!(found.stopped, [], "{device}");
+        let times = |t: &Timing| {
+            let way = t.doorbell_ns + t.propagation_ns + t.delivery_ns;
+            // Two or three messages take hardly longer than one.
+            let message = if has_few { 1 } else { t.per_message_ns };
+            [way, t.frame_ns, message].map(|ns| ns as f64)
+        };
+        for (truth, found) in times(&truth).into_iter().zip(times(&found.profile.model.timing)) {
+            assert_within(&device, truth, found);
+        }
+    }
 }

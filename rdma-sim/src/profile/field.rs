@@ -84,7 +84,7 @@ fields! {
         send_waits_for_receive,
     } => ..
     rules: Rules {
-        alignment in |align: usize| align.is_power_of_two() && align <= 1 << 20, "a power of two up to 1048576",
+        alignment in |align: usize| align.is_power_of_two() && align <= 1 << 14, "a power of two up to 16384, the page of a Mac",
         boundary,
         completion_events,
         crashes,
@@ -143,7 +143,7 @@ fields! {
         copy_bytes_per_us,
         reduce_bytes_per_us,
         wake_ns in is_time, "nanoseconds of at most an hour",
-        wake_tail_one_in,
+        wake_tail_one_in in |one_in| one_in == 0 || one_in >= 4, "0 for never, or a number from 4 on",
         wake_tail_ns in |ns| ns < 1_000_000_000, "nanoseconds of less than a second",
         cores in |cores| cores <= 1024, "a number up to 1024",
         mac_bytes_per_us,

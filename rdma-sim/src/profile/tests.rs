@@ -95,6 +95,8 @@ fn errors_have_the_file_the_line_and_the_remedy() {
         ("format = 1\nspeed = 3\n", 2, &["speed", "[timing]"]),
         ("format = 1\n[rules]\n\nalinment = 1\n", 4, &["rules.alinment", "rules.alignment"]),
         ("format = 1\n[rules]\nalignment = 3\n", 3, &["cannot be 3", "power of two"]),
+        ("format = 1\n[rules]\nalignment = 32768\n", 3, &["cannot be 32768", "up to 16384"]),
+        ("format = 1\n[timing]\nwake_tail_one_in = 3\n", 3, &["cannot be 3", "from 4 on"]),
         ("format = 1\n[rules]\nalignment = -1\n", 3, &["cannot be -1", "power of two"]),
         (
             "format = 1\n[timing]\ncopy_bytes_per_us = -1\n",
