@@ -18,8 +18,8 @@ pub struct Findings {
     pub profile: Profile,
     /// The name of the device
     pub device: String,
-    /// How the device was simulated, to be set by the caller; `None` for a real one
-    pub simulated: Option<Simulation>,
+    /// How the device was simulated; `None` for a real one
+    pub(crate) simulated: Option<Simulation>,
     /// The state and the rate of its port
     pub port: PortStatus,
     /// The time that it took
@@ -155,6 +155,21 @@ impl Findings {
             // A device beyond every expectation, such as a wait of an hour.
             self.leave(field, &format!("measured {value}, which no profile can hold: {why}"));
         }
+    }
+
+    /// How the device was simulated; `None` for a real one
+    pub fn simulated(&self) -> Option<&Simulation> {
+        self.simulated.as_ref()
+    }
+
+    /// Notes how the device was simulated, and takes back what such a device does not show of its profile
+    pub fn set_simulated(&mut self, simulated: Option<Simulation>) {
+        const ALIGNMENT: &str = "rules.alignment";
+        let in_real_time = simulated.as_ref().is_some_and(|simulated| simulated.is_in_real_time);
+        if in_real_time && self.profile.value(ALIGNMENT).as_deref() == Some("4096") {
+            self.leave(ALIGNMENT, "a device that is simulated for programs of this system asks for 4096 at most, whatever its profile says");
+        }
+        self.simulated = simulated;
     }
 
     /// Enters the part of a measured sum that falls to a field: [`Decided::Sum`], because no experiment shows it alone

@@ -65,7 +65,7 @@ impl Spacings {
         let batch = batch(before as f64 * (long_ns - post), post);
         let hide_posts = batch.is_some();
         let (busy, batch) =
-            batch.map_or(((0, 0), QUEUED.min(most)), |batch| ((before, long), batch.min(most)));
+            batch.map_or_else(|| ((0, 0), QUEUED.min(most)), |batch| ((before, long), batch.min(most)));
         Ok(Self {
             part: spacing(lab, busy, PART, batch).await?,
             short: spacing(lab, busy, SHORT, batch).await?,

@@ -46,8 +46,7 @@ impl Files {
 
     /// `failed` makes the error of a profile that cannot be written from that of the system and the text of the profile
     fn write(&self, findings: &Findings, failed: fn(anyhow::Error, &str) -> anyhow::Error) -> Result<()> {
-        let simulated = findings.simulated.iter();
-        let notes = simulated.map(|Simulation { profile, is_in_real_time }| {
+        let notes = findings.simulated().into_iter().map(|Simulation { profile, is_in_real_time }| {
             let times = match is_in_real_time {
                 true => "\n# Its times contain what the machine that simulated it added to each step.",
                 false => "",
@@ -114,7 +113,8 @@ impl Record {
     }
 
     fn ended(&self, mut findings: Findings, why: &str) -> Findings {
-        (findings.simulated, findings.ended) = (self.simulated.clone(), Some(why.to_owned()));
+        findings.set_simulated(self.simulated.clone());
+        findings.ended = Some(why.to_owned());
         findings
     }
 
@@ -125,7 +125,7 @@ impl Record {
     /// Also if experiments have stopped: the files have the others.
     pub(super) fn write(self, mut findings: Findings, backend: &'static str, output: Output) -> Result<()> {
         let Some(files) = self.files else { return Ok(()) };
-        findings.simulated = self.simulated;
+        findings.set_simulated(self.simulated);
         files.write(&findings, unwritten)?;
         print(&findings, &files.profile, files.page.as_deref(), backend, output)?;
         let stopped = findings.stopped.first().map(|(stage, why)| {

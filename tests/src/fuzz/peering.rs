@@ -61,6 +61,11 @@ enum Step {
         packets: u32,
     },
     AcceptBulk,
+    Expect {
+        session: u32,
+        stream: u32,
+        len: u64,
+    },
     Transmit {
         has_memory: bool,
     },
@@ -137,6 +142,10 @@ impl Operands<'_> {
             10 => {
                 let (session, stream) = (self.session(), self.stream());
                 Step::Consume { session, stream, packets: self.byte() }
+            }
+            11 if op & 64 != 0 => {
+                let (session, stream) = (self.session(), self.stream());
+                Step::Expect { session, stream, len: LENS[self.byte() as usize % LENS.len()] }
             }
             11 => Step::AcceptBulk,
             12 | 13 => Step::Transmit { has_memory: op & 64 == 0 },
@@ -255,6 +264,12 @@ impl Victim {
             Step::AcceptBulk => {
                 self.announced.pop_front().into_iter().for_each(|id| self.peering.accept_bulk(id));
             }
+            Step::Expect { session, stream, len } => {
+                let id = self.id(*session).and_then(|id| self.peering.expect(id, StreamId(*stream), *len));
+                if let Some(id) = id {
+                    assert!(self.incoming.insert(id), "{id:?} is in use");
+                }
+            }
             Step::Transmit { has_memory } => self.transmit(*has_memory),
             Step::Advance(by) => {
                 self.now += *by;
@@ -347,6 +362,7 @@ impl Victim {
                     self.incoming.remove(&id);
                     self.announced.retain(|other| *other != id);
                 }
+                Event::Unexpected { id, .. } => assert!(self.incoming.remove(&id), "{id:?} was not expected"),
                 Event::Announced { id, .. } => {
                     assert!(self.incoming.insert(id));
                     self.announced.push_back(id);
