@@ -198,6 +198,8 @@ impl<D: Device> State<D> {
 
     /// The last handle of a stream was dropped: queued messages are still sent, messages that arrive are dropped
     pub(crate) fn abandon(&mut self, key: StreamKey, now: Time, effects: &mut Effects) {
+        self.core.expect_nothing(key.session, key.stream);
+        self.handle_events(now, effects);
         if key.stream == StreamId::MAIN {
             return self.abandon_session(key.session, now, effects);
         }

@@ -203,6 +203,8 @@ impl<D: Device> State<D> {
         }
         let give_up = self.give_up_abandoned(now, effects);
         self.find_memory(cx, effects);
+        // What is not expected any more gives its memory back.
+        self.handle_events(now, effects);
         self.armed = self.transmit(now, effects).min(give_up);
         if self.end.is_some() { None } else { Some(self.armed) }
     }
@@ -307,6 +309,8 @@ impl<D: Device> State<D> {
                     stream.is_passed_over = true;
                 }
                 passed_over.push(key);
+                // It has come in the place of an expected one, or behind: those do not keep it from its memory.
+                self.core.expect_nothing(key.session, key.stream);
                 continue;
             };
             index -= 1;
@@ -332,32 +336,49 @@ impl<D: Device> State<D> {
         !passed_over.is_empty()
     }
 
-    /// Finds memory for the next message of a stream, which the peer may then send as soon as it has it; whether there is some to spare
+    /// Finds memory for long messages of a stream that are not announced, among the `count` that are read next; for how many it has
     ///
     /// It takes none that is kept free for messages that are asked for, none when announced messages wait, and for more than as much as the
     /// longest message takes none of the shares of other peers.
-    pub(crate) fn expect(&mut self, key: StreamKey, len: usize, now: Time, effects: &mut Effects) -> bool {
+    pub(crate) fn expect(
+        &mut self,
+        key: StreamKey,
+        len: usize,
+        count: usize,
+        now: Time,
+        effects: &mut Effects,
+    ) -> usize {
         let (reserve, span) = (frames(self.longest_received()) as u32, frames(len) as u32);
-        let free = self.pool.free(Zone::Bulk);
-        let Some(stream) = find_stream(&mut self.sessions, key) else { return false };
-        let leaves_shares = free >= span.saturating_add(self.other_shares);
-        let held: u32 = stream.long_frames().into_iter().sum();
-        let is_peer_fair = held + span <= reserve || leaves_shares;
-        if !self.announced.is_empty() || !is_peer_fair || !is_fair(held, span, free) {
-            return false;
+        let mut expected = 0;
+        while self.end.is_none() && self.announced.is_empty() {
+            let Some(stream) = find_stream(&mut self.sessions, key) else { break };
+            let within = u32::try_from(count.saturating_sub(stream.inbox.len())).unwrap_or(u32::MAX);
+            if !self.core.can_expect(key.session, key.stream, len as u64, within) {
+                break;
+            }
+            let free = self.pool.free(Zone::Bulk);
+            let leaves_shares = free >= span.saturating_add(self.other_shares);
+            let of_peer = self.incoming.announced_frames() + self.incoming.expected_frames();
+            let is_peer_fair = of_peer + span <= reserve || leaves_shares;
+            let of_session = stream.long_frames().into_iter().sum();
+            if !is_peer_fair || !is_fair(of_session, span, free) {
+                break;
+            }
+            let Some(mut lease) = self.pool.try_lease_leaving(Zone::Bulk, span, reserve) else { break };
+            lease.set_received(len);
+            lease.charge_to(stream.unread());
+            let Some(id) = self.core.expect(key.session, key.stream, len as u64, within) else {
+                effects.drop([Body::Lease(lease)]);
+                break;
+            };
+            // It does not count as announced: the peer gets memory for what it announces whether or not it sends this.
+            self.incoming.insert_expected(id, lease);
+            expected += 1;
         }
-        let Some(mut lease) = self.pool.try_lease_leaving(Zone::Bulk, span, reserve) else { return false };
-        let Some(id) = self.core.expect(key.session, key.stream, len as u64) else {
-            effects.drop([Body::Lease(lease)]);
-            return false;
-        };
-        lease.set_received(len);
-        stream.receives(false);
-        lease.charge_to(stream.unread());
-        // It does not count as announced: the peer gets memory for what it announces whether or not it sends this.
-        self.incoming.insert(id, Body::Lease(lease));
-        self.pump(now, effects);
-        true
+        if expected > 0 {
+            self.pump(now, effects);
+        }
+        expected
     }
 
     /// Keeps as much memory free for messages that are asked for as before a task asked for one and gave up waiting

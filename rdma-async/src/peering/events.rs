@@ -40,13 +40,14 @@ impl<D: Device> State<D> {
                 }
             }
             Event::Message { session: id, stream, id: incoming } => {
+                let was_expected = self.incoming.was_expected(incoming);
                 let Some(body) = self.incoming.take(incoming) else { return };
                 let is_long = body.len() > MAX_EAGER;
                 match self.sessions.get_mut(&id).filter(|session| !session.is_over) {
                     Some(session) => {
                         session.counts.received += 1;
                         match session.stream(stream) {
-                            Some(stream) => stream.push(body, effects),
+                            Some(stream) => stream.push(body, was_expected, effects),
                             None => effects.drop([body]),
                         }
                         let key = StreamKey { session: id, stream };
@@ -82,12 +83,7 @@ impl<D: Device> State<D> {
                 }
                 effects.drop(self.incoming.withdraw(id));
             }
-            Event::Unexpected { session, stream, id } => {
-                if let Some(stream) = self.stream(StreamKey { session, stream }) {
-                    stream.arriving -= 1;
-                }
-                effects.drop(self.incoming.withdraw(id));
-            }
+            Event::Unexpected { id, .. } => effects.drop(self.incoming.withdraw(id)),
             Event::Delivered { token, .. } => self.on_decided(token, Ok(()), now, effects),
             Event::Undelivered { token, .. } => {
                 let Some(message) = self.outgoing.get_mut(token.0 as usize) else { return };

@@ -17,6 +17,8 @@ pub(super) struct IncomingBuffers {
     keys: Vec<Option<u32>>,
     /// Frames of the node's memory for messages that the peer has announced, and that are not given up.
     announced_frames: u32,
+    /// The same of messages that this side expects.
+    expected_frames: u32,
 }
 
 #[derive(Debug)]
@@ -28,6 +30,8 @@ struct Buffer {
     is_orphan: bool,
     /// Its frames, if the peer has announced the message.
     announced_frames: u32,
+    /// Its frames, if this side expects the message.
+    expected_frames: u32,
 }
 
 impl IncomingBuffers {
@@ -35,12 +39,19 @@ impl IncomingBuffers {
     pub(super) fn insert_announced(&mut self, id: IncomingId, lease: Lease) {
         let frames = frames(lease.capacity()) as u32;
         self.announced_frames += frames;
-        self.add(id, Body::Lease(lease), frames);
+        self.add(id, Body::Lease(lease), [frames, 0]);
     }
 
-    /// Gives message `id` a buffer that does not count: its first packet is here, or the application has offered the memory or expects it
+    /// Gives message `id`, which this side expects, a buffer of the node's memory
+    pub(super) fn insert_expected(&mut self, id: IncomingId, lease: Lease) {
+        let frames = frames(lease.capacity()) as u32;
+        self.expected_frames += frames;
+        self.add(id, Body::Lease(lease), [0, frames]);
+    }
+
+    /// Gives message `id` a buffer that does not count: its first packet is here, or the application has offered the memory
     pub(super) fn insert(&mut self, id: IncomingId, body: Body) {
-        self.add(id, body, 0);
+        self.add(id, body, [0; 2]);
     }
 
     /// Frames of messages that the peer has announced, and that have not arrived
@@ -48,12 +59,30 @@ impl IncomingBuffers {
         self.announced_frames
     }
 
-    fn add(&mut self, id: IncomingId, body: Body, announced_frames: u32) {
+    /// Frames of messages that this side expects, announced or not, and that have not arrived
+    pub(super) fn expected_frames(&self) -> u32 {
+        self.expected_frames
+    }
+
+    /// Whether message `id` was expected
+    pub(super) fn was_expected(&self, id: IncomingId) -> bool {
+        let key = self.keys.get(id.0 as usize).copied().flatten();
+        let buffer = key.and_then(|key| self.buffers.get(key as usize));
+        buffer.is_some_and(|buffer| buffer.expected_frames > 0)
+    }
+
+    fn add(&mut self, id: IncomingId, body: Body, [announced_frames, expected_frames]: [u32; 2]) {
         let index = id.0 as usize;
         if index >= self.keys.len() {
             self.keys.resize(index + 1, None);
         }
-        let key = self.buffers.insert(Buffer { body, posted: 0, is_orphan: false, announced_frames });
+        let key = self.buffers.insert(Buffer {
+            body,
+            posted: 0,
+            is_orphan: false,
+            announced_frames,
+            expected_frames,
+        });
         debug_assert!(self.keys[index].is_none(), "the number is free");
         self.keys[index] = Some(key as u32);
     }
@@ -83,6 +112,7 @@ impl IncomingBuffers {
         let key = self.keys.get_mut(id.0 as usize)?.take()?;
         let buffer = self.buffers.remove(key as usize);
         self.announced_frames -= buffer.announced_frames;
+        self.expected_frames -= buffer.expected_frames;
         Some(buffer.body)
     }
 
@@ -93,6 +123,7 @@ impl IncomingBuffers {
         let buffer = &mut self.buffers[key as usize];
         buffer.is_orphan = true;
         self.announced_frames -= buffer.announced_frames;
+        self.expected_frames -= buffer.expected_frames;
         self.remove_orphan(key)
     }
 

@@ -53,7 +53,7 @@ pub(crate) struct StreamState {
     pub(super) is_own: bool,
     /// Whether the protocol has forgotten it.
     pub(super) is_over: bool,
-    /// Long messages that have memory and are not complete.
+    /// Long messages that were announced, have memory and are not complete; not those that were expected.
     pub(super) arriving: u32,
     /// Whether a long message waits for memory beside the line.
     pub(super) is_passed_over: bool,
@@ -93,8 +93,8 @@ impl StreamState {
     }
 
     /// A message has arrived
-    pub(super) fn push(&mut self, body: Body, effects: &mut Effects) {
-        if is_long(&body) {
+    pub(super) fn push(&mut self, body: Body, was_expected: bool, effects: &mut Effects) {
+        if is_long(&body) && !was_expected {
             self.arriving -= 1;
         }
         self.is_tried = false;

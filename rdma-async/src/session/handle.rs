@@ -66,9 +66,9 @@ impl<D: Device> StreamHandle<D> {
         self.peering.with(|state, now, effects| state.finish(self.key, now, effects));
     }
 
-    /// Expects `len` bytes as the next message; whether there is memory to spare
-    pub(super) fn expect(&self, len: usize) -> bool {
-        self.peering.with(|state, now, effects| state.expect(self.key, len, now, effects))
+    /// Expects `len` bytes as each of the next `count` messages; for how many more there is memory
+    pub(super) fn expect(&self, len: usize, count: usize) -> usize {
+        self.peering.with(|state, now, effects| state.expect(self.key, len, count, now, effects))
     }
 
     /// The stream, without keeping it open

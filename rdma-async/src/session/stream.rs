@@ -141,7 +141,7 @@ impl<D: Device> Stream<D> {
 
     /// The next message, or `None` at the end, as [`recv`](Self::recv), in the memory of `lease`
     ///
-    /// A message above 68,544 bytes that comes while this future waits is received there without a copy; others are copied. One that is
+    /// A message above 68,544 bytes that comes while this future waits, and was not [expected](Self::expect), is received there without a copy; others are copied. One that is
     /// longer than the [capacity](Lease::capacity) is received as by [`recv`](Self::recv). If several tasks receive from the stream,
     /// one may get a message in the lease of another. [`Message::into_lease`] gives the lease back. Until then, or until the message is
     /// dropped, its memory stays leased, as does a range of adopted memory.
@@ -169,17 +169,20 @@ impl<D: Device> Stream<D> {
         Ok(body.map(|body| self.handle.message(body)))
     }
 
-    /// Expects `len` bytes as the next message that has not begun to arrive and is not expected: the peer may send it as soon as it has it
+    /// Expects that each of the next `count` messages that were not read has `len` bytes, so that the peer need not announce them first
     ///
-    /// A message above 68,544 bytes is announced, and waits until the peer has answered with memory: its bytes are there after three ways
-    /// over the cable. One that is expected when it is sent takes one way. Nothing else changes: messages are received as they come, also
-    /// if another one comes, or none.
+    /// A message above 68,544 bytes is announced, and waits until this side has answered with memory: its bytes are here after three ways
+    /// over the cable. One that is expected before it is sent takes one way. Nothing else changes: if other messages come, or none, they are
+    /// received as always, but for [`recv_into`](Self::recv_into), whose lease an expected message does not use.
     ///
-    /// Returns whether there was memory to spare for it. There is none while others wait for memory, for messages that are not above
-    /// 68,544 bytes or are too long, when four messages of the stream are expected, or, for the next 64 long messages, when the peer had
-    /// nothing to send while others waited behind, or for an eighth of the peer timeout.
-    pub fn expect(&self, len: usize) -> bool {
-        self.handle.expect(len)
+    /// Returns for how many more messages there is memory to spare now. At most four messages of a stream are expected at once. None is
+    ///
+    /// * if messages of this length are not announced, or are too long;
+    /// * while announced messages of the peer wait for memory;
+    /// * for the next 16 long messages, once the peer had nothing to send in the place of an expected message while others waited behind
+    ///   it, or for an eighth of the peer timeout, or has sent another message there.
+    pub fn expect(&self, len: usize, count: usize) -> usize {
+        self.handle.expect(len, count)
     }
 
     /// The messages, as a [`futures_core::Stream`]

@@ -62,10 +62,11 @@ impl Spacings {
         let (frames, most) = (long / FRAME, most(lab));
         let long_ns = spacing(lab, (0, 0), long, (2 * most / frames).min(QUEUED)).await?;
         let before = most / frames;
-        let batch = batch(before as f64 * (long_ns - post), post);
+        let behind = lab.queue_room.saturating_sub(before * frames);
+        let batch = batch(before as f64 * (long_ns - post), post).filter(|_| behind >= 2);
         let hide_posts = batch.is_some();
-        let (busy, batch) =
-            batch.map_or_else(|| ((0, 0), QUEUED.min(most)), |batch| ((before, long), batch.min(most)));
+        let alone = QUEUED.min(lab.queue_room).max(2);
+        let (busy, batch) = batch.map_or(((0, 0), alone), |batch| ((before, long), batch.min(behind)));
         Ok(Self {
             part: spacing(lab, busy, PART, batch).await?,
             short: spacing(lab, busy, SHORT, batch).await?,

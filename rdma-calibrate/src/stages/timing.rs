@@ -30,7 +30,7 @@ const SENDS: usize = 50;
 const RELAYS: usize = 30;
 /// Sends that wait for receives.
 const BATCH: usize = 32;
-/// Rounds of waiting receives, each with `BATCH` of them.
+/// Rounds of waiting receives, each with `BATCH` of them where queues hold as many.
 const CREDIT_ROUNDS: usize = 32;
 
 /// The parts of the way of a message.

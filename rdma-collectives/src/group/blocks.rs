@@ -42,10 +42,10 @@ impl Lane {
     }
 }
 
-/// The length of a message with a long block is a multiple of so many bytes, with [`LEAST`] or more behind the block: so the messages
-/// of an operation have the same length, although blocks and parts differ by a few elements.
+/// The bytes behind the header of a message with a long block are a multiple of this, [`LEAST`] or more of them behind the block: so the
+/// messages of an operation mostly have the same length, although blocks and parts differ by a few elements.
 const UNIT: usize = 64;
-/// An odd number of elements, because the lengths of blocks are often multiples of [`UNIT`].
+/// No multiple of [`UNIT`], because the lengths of blocks often are.
 const LEAST: usize = 24;
 
 /// The lengths of blocks, in bytes: the same on all ranks
@@ -116,6 +116,17 @@ mod tests {
     use rdma_async::FRAME;
 
     use super::*;
+
+    /// Catches parts of nearly the same length whose messages differ, so that none of them would be expected.
+    #[test]
+    fn messages_of_nearly_equal_parts_have_one_length() {
+        for size in [1, 2, 4, 8] {
+            let part = (1 << 20) / 3 / size * size;
+            let lens = [part, part + size, part + 2 * size]
+                .map(|len| Blocks::new(part, 4, 1 << 18, size).message(len));
+            assert!(lens[0].is_some() && lens.iter().all(|len| *len == lens[0]), "{lens:?}");
+        }
+    }
 
     proptest! {
         /// Blocks follow each other without a gap, hold whole elements, and fit into messages: catches a range that is off by one.

@@ -20,9 +20,6 @@ const MAX_BYTES: usize = 384 << 10;
 /// How many messages may be under way over each cable whatever their length: one crosses it while others are announced and granted.
 const MIN_MESSAGES: usize = 3;
 
-/// How many messages from a neighbour are expected at once: while one arrives, the memory for the next ones is known to the neighbour.
-const MAX_EXPECTED: u32 = 3;
-
 /// The streams of a link, from the time of joining on
 pub(crate) struct Streams<D: Device> {
     /// Messages of operations
@@ -51,8 +48,6 @@ pub(crate) struct Link<D: Device> {
     pub(crate) cables: usize,
     streams: Streams<D>,
     recv: Recv<D>,
-    /// How many messages of the neighbour are expected
-    expected: u32,
     /// Whether the neighbour sends no more messages of operations
     has_ended: bool,
     /// `None` once the neighbour sends no more
@@ -90,7 +85,6 @@ impl<D: Device> Link<D> {
             own,
             cables: 1,
             recv: streams.data.recv(),
-            expected: 0,
             has_ended: false,
             recv_credit: Some(streams.credit.recv()),
             recv_end: streams.end.recv(),
@@ -188,10 +182,7 @@ impl<D: Device> Link<D> {
     pub(crate) fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Block> {
         if !self.has_ended {
             match Pin::new(&mut self.recv).poll(cx) {
-                Poll::Ready(Ok(Some(message))) => {
-                    self.expected = self.expected.saturating_sub(1);
-                    return Poll::Ready(Block::new(message));
-                }
+                Poll::Ready(Ok(Some(message))) => return Poll::Ready(Block::new(message)),
                 // The end of the stream of ends says why.
                 Poll::Ready(_) => self.has_ended = true,
                 Poll::Pending => (),
@@ -200,11 +191,10 @@ impl<D: Device> Link<D> {
         Poll::Pending
     }
 
-    /// Expects the next messages of operations, `count` of `len` bytes
-    pub(crate) fn expect(&mut self, len: usize, count: u32) {
-        while self.expected < count.min(MAX_EXPECTED) && self.streams.data.expect(len) {
-            self.expected += 1;
-        }
+    /// Expects that each of the next `count` messages of operations has `len` bytes
+    pub(crate) fn expect(&self, len: usize, count: u32) {
+        // Without memory to spare they are announced.
+        let _ = self.streams.data.expect(len, count as usize);
     }
 
     /// The next credit; pending for ever when the neighbour sends no more

@@ -321,9 +321,9 @@ impl BulkSender {
         (*self.grants.front()?).filter(|_| self.in_flight < self.max && !waits)
     }
 
-    /// The grants behind it
+    /// The grants that can follow it
     pub(super) fn behind(&self) -> impl Iterator<Item = &Grant> {
-        self.grants.iter().skip(1).flatten()
+        self.grants.iter().skip(1).map_while(Option::as_ref)
     }
 
     /// Lets the first grant wait for its message, until `until` unless it waits already
@@ -342,8 +342,8 @@ impl BulkSender {
         self.waits_until.filter(|_| self.is_settled).unwrap_or(Time::MAX)
     }
 
-    /// A message was announced, for which the first grant may have waited
-    pub(super) fn announced(&mut self) {
+    /// What can be sent has changed, for which the first grant may have waited
+    pub(super) fn look_again(&mut self) {
         self.is_settled = false;
     }
 

@@ -56,29 +56,25 @@ impl IncomingStream {
         Ok(Some(&mut self.entries[index]))
     }
 
-    /// Expects the first message of which nothing is known, by its number, unless `max` are expected
-    ///
-    /// At most `window` messages may be waited for.
-    pub(super) fn expect(
-        &mut self,
-        window: u32,
-        max: u32,
-        new: impl FnOnce(u32) -> IncomingId,
-    ) -> Option<IncomingId> {
-        let index = self.entries.iter().position(|entry| *entry == Entry::Unknown);
-        let index = index.unwrap_or(self.entries.len());
-        let is_possible = self.end.is_none() && index < window as usize && self.expected < max;
-        let number = self.next.wrapping_add(index as u32);
-        if !is_possible {
+    /// The index of the first message of which nothing is known, if it is one of the next `within`, and fewer than `max` are expected
+    pub(super) fn next_to_expect(&self, within: u32, max: u32) -> Option<usize> {
+        if self.end.is_some() || self.expected >= max {
             return None;
         }
+        let index = self.entries.iter().position(|entry| *entry == Entry::Unknown);
+        Some(index.unwrap_or(self.entries.len())).filter(|index| *index < within as usize)
+    }
+
+    /// Expects the message with an index that was [found](Self::next_to_expect); `new` is told its number
+    pub(super) fn expect(&mut self, index: usize, new: impl FnOnce(u32) -> IncomingId) -> IncomingId {
+        let number = self.next.wrapping_add(index as u32);
         if index == self.entries.len() {
             self.entries.push_back(Entry::Unknown);
         }
         let id = new(number);
         self.entries[index] = Entry::Expected(id);
         self.expected += 1;
-        Some(id)
+        id
     }
 
     /// Whether a message is expected
@@ -108,6 +104,19 @@ impl IncomingStream {
         let is_behind = self.entries.len() > end.wrapping_sub(self.next) as usize;
         let Some(&Entry::Expected(id)) = self.entries.back().filter(|_| is_behind) else { return None };
         self.entries.pop_back();
+        self.expected -= 1;
+        Some(id)
+    }
+
+    /// Takes out a message that is expected, the last one first
+    pub(super) fn take_any_expected(&mut self) -> Option<IncomingId> {
+        if let Some(&Entry::Expected(id)) = self.entries.back() {
+            self.entries.pop_back();
+            self.expected -= 1;
+            return Some(id);
+        }
+        let entry = self.entries.iter_mut().rev().find(|entry| matches!(entry, Entry::Expected(_)))?;
+        let Entry::Expected(id) = std::mem::take(entry) else { return None };
         self.expected -= 1;
         Some(id)
     }

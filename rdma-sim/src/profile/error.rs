@@ -51,6 +51,9 @@ pub enum ProfileReason {
     /// The base is not a profile of the simulator
     #[error("there is no profile {0:?} to begin with; there are: {known}", known = Model::PROFILES.join(", "))]
     Base(String),
+    /// A part of a model that is written as a field
+    #[error("{0} has no value of its own; write [{0}] in a line, and its fields below")]
+    NotTable(String),
     /// Neither a field nor a part of a model
     #[error("{name} is not known; {remedy}")]
     Unknown {

@@ -92,6 +92,7 @@ fn errors_have_the_file_the_line_and_the_remedy() {
         ("base = \"tb5\"\nformat = 2\n", 2, &["format 2", "calibrate again"]),
         ("format = 1\nbase = \"tb6\"\n", 2, &["\"tb6\"", "tb5-strict"]),
         ("format = 1\n\n[rule]\n", 3, &["rule is not known", "[rules]"]),
+        ("format = 1\ncaps = 3\n", 2, &["caps has no value", "[caps]"]),
         ("format = 1\nspeed = 3\n", 2, &["speed", "[timing]"]),
         ("format = 1\n[rules]\n\nalinment = 1\n", 4, &["rules.alinment", "rules.alignment"]),
         ("format = 1\n[rules]\nalignment = 3\n", 3, &["cannot be 3", "power of two"]),

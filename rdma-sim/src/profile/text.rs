@@ -92,12 +92,13 @@ fn read(name: &str, text: &str) -> Result<Profile, Invalid> {
     })?;
     name.clone_into(&mut profile.name);
     for (part, fields) in table.iter().filter(|(key, _)| !["format", "base"].contains(&&**key.get_ref())) {
-        let known = ["caps", "rules", "timing"].contains(&&**part.get_ref());
-        let Some(fields) = fields.get_ref().as_table().filter(|_| known) else {
+        let name = part.get_ref().to_string();
+        if !["caps", "rules", "timing"].contains(&&*name) {
             let remedy = "write format, base, [caps], [rules] or [timing]".to_owned();
-            let name = part.get_ref().to_string();
             return Err(Invalid(part.span().start, ProfileReason::Unknown { name, remedy }));
-        };
+        }
+        let fields = fields.get_ref().as_table();
+        let fields = fields.ok_or_else(|| Invalid(part.span().start, ProfileReason::NotTable(name)))?;
         for (key, value) in fields {
             let name = format!("{}.{}", part.get_ref(), key.get_ref());
             require(&name).map_err(|reason| Invalid(key.span().start, reason))?;

@@ -265,7 +265,7 @@ impl Victim {
                 self.announced.pop_front().into_iter().for_each(|id| self.peering.accept_bulk(id));
             }
             Step::Expect { session, stream, len } => {
-                let id = self.id(*session).and_then(|id| self.peering.expect(id, StreamId(*stream), *len));
+                let id = self.id(*session).and_then(|id| self.peering.expect(id, StreamId(*stream), *len, 3));
                 if let Some(id) = id {
                     assert!(self.incoming.insert(id), "{id:?} is in use");
                 }

@@ -6,8 +6,8 @@ use super::Peering;
 use crate::Time;
 use crate::probe::{self, ProtocolState};
 
-/// The part of a path's timeout for which a grant waits for its message: well before its receiver takes the lane for stalled
-const PATIENCE: u32 = 4;
+/// The part of a path's timeout for which a grant waits for its message, so that its receiver does not take the lane for stalled
+const PART_OF_TIMEOUT: u32 = 4;
 
 impl Peering {
     /// The next part that the peer has posted a receive for
@@ -17,9 +17,9 @@ impl Peering {
             let Some(grant) = path.sender.front(now) else { continue };
             let granted = self.granted(&grant);
             // Grants are answered in order, so one that can be answered does not wait for one that cannot be yet.
-            let is_pressed = || path.sender.behind().any(|grant| self.granted(grant) != Granted::NotYet);
-            if granted == Granted::NotYet && !path.sender.has_waited(now) && !is_pressed() {
-                let until = now + path.timeout / PATIENCE;
+            let is_in_the_way = || path.sender.behind().any(|grant| self.granted(grant) != Granted::NotYet);
+            if granted == Granted::NotYet && !path.sender.has_waited(now) && !is_in_the_way() {
+                let until = now + path.timeout / PART_OF_TIMEOUT;
                 self.paths[index].as_mut()?.sender.wait(until);
                 continue;
             }
@@ -38,11 +38,18 @@ impl Peering {
 
     /// What can be sent for a grant
     fn granted(&self, Grant { address, offset, len, .. }: &Grant) -> Granted {
-        let session = self.sessions[address.session as usize & 1].peek(SessionId(address.session));
-        let stream = session.and_then(|session| session.streams.get(&StreamId(address.stream)));
-        match (stream, offset.checked_add(u64::from(*len))) {
-            (Some(stream), Some(end)) if *len > 0 => stream.outgoing.granted(address.message, end),
-            _ => Granted::Nothing,
+        let Some(end) = offset.checked_add(u64::from(*len)).filter(|_| *len > 0) else {
+            return Granted::Nothing;
+        };
+        let (id, stream) = (SessionId(address.session), StreamId(address.stream));
+        let (table, peer_bit) = (&self.sessions[id.0 as usize & 1], 1 - self.config.side.bit());
+        let is_opened_by_peer = id.0 & 1 == peer_bit;
+        // The grant may arrive before the packet that opens its stream.
+        match table.peek(id).map(|session| (session, session.streams.get(&stream))) {
+            Some((_, Some(stream))) => stream.outgoing.granted(address.message, end),
+            Some((session, None)) if session.may_be_opened(stream, peer_bit) => Granted::NotYet,
+            None if is_opened_by_peer && table.may_be_opened(id) => Granted::NotYet,
+            Some(_) | None => Granted::Nothing,
         }
     }
 }

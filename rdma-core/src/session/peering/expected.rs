@@ -3,47 +3,80 @@
 use super::super::{Address, Event, IncomingId, MAX_EAGER, SessionId, StreamId, Transmit};
 use super::Peering;
 use super::message::{Incoming, Parts, Progress};
+use super::session::Stream;
 use crate::Time;
 use crate::probe::{self, ProtocolState};
 
 /// The most messages of a stream that are expected at once
 const MAX_EXPECTED: u32 = 4;
-/// Long messages of a stream after which messages are expected again, once one was granted in vain
-const DISAPPOINTMENT: u32 = 64;
+/// Long messages of a stream after which messages are expected again, once parts were granted that the peer did not send
+const BACKOFF: u32 = 16;
 
 impl Peering {
-    /// Expects `len` bytes as the next message of a stream, the first of which nothing has arrived and that is not expected
+    /// Whether [`expect`](Self::expect) would expect a message
+    pub fn can_expect(&self, session: SessionId, stream: StreamId, len: u64, within: u32) -> bool {
+        let session = self.sessions[session.0 as usize & 1].peek(session);
+        let stream = session.and_then(|session| session.streams.get(&stream));
+        stream.is_some_and(|stream| self.next_to_expect(stream, len, within).is_some())
+    }
+
+    /// Expects `len` bytes as the first message of a stream of which nothing is known, if it is one of the `within` that are handed on next
     ///
-    /// There is memory for it, as after [`accept_bulk`](Self::accept_bulk), so the peer need not wait until the announcement was
-    /// answered. If another message comes, or the end of the stream, [`Event::Unexpected`] gives the memory back.
+    /// There is memory for it, as after [`accept_bulk`](Self::accept_bulk), so its parts are granted before it is announced. If another
+    /// message comes in its place, or the end of the stream, [`Event::Unexpected`] gives the memory back.
     ///
     /// `None` if there is no such stream, if messages of this length do not use the bulk lane, or are too long, if four are expected,
     /// or if the peer has not sent one that was expected lately.
-    pub fn expect(&mut self, session: SessionId, stream: StreamId, len: u64) -> Option<IncomingId> {
-        let Self { config, sessions, incoming, .. } = self;
-        let is_long = len > MAX_EAGER as u64 && len <= config.local.max_message;
-        let found = sessions[session.0 as usize & 1].get(session).filter(|_| is_long)?;
-        let found = found.streams.get_mut(&stream).filter(|found| found.disappointment == 0)?;
-        let window = config.local.stream_share;
-        let id = found.incoming.expect(window, MAX_EXPECTED, |message| {
+    pub fn expect(
+        &mut self,
+        session: SessionId,
+        stream: StreamId,
+        len: u64,
+        within: u32,
+    ) -> Option<IncomingId> {
+        let found = self.sessions[session.0 as usize & 1].peek(session)?.streams.get(&stream)?;
+        let index = self.next_to_expect(found, len, within)?;
+        let Self { sessions, incoming, .. } = self;
+        let found = sessions[session.0 as usize & 1].get(session)?.streams.get_mut(&stream)?;
+        let id = found.incoming.expect(index, |message| {
             let address = Address { session: session.0, stream: stream.0, message };
             let progress = Progress::Bulk(Parts::expected());
             IncomingId(incoming.insert(Incoming { address, len, progress }) as u32)
-        })?;
+        });
         self.expected.push_back(id);
         probe::reached(ProtocolState::MessageExpected);
         Some(id)
     }
 
+    fn next_to_expect(&self, stream: &Stream, len: u64, within: u32) -> Option<usize> {
+        let limits = &self.config.local;
+        let is_long = len > MAX_EAGER as u64 && len <= limits.max_message;
+        let is_possible = is_long && stream.backoff == 0;
+        stream.incoming.next_to_expect(within.min(limits.stream_share), MAX_EXPECTED).filter(|_| is_possible)
+    }
+
+    /// Expects no more of a stream what was not announced: [`Event::Unexpected`] gives the memory of each message back
+    pub fn expect_nothing(&mut self, session: SessionId, stream: StreamId) {
+        while let Some(found) = self.session(session).and_then(|session| session.streams.get_mut(&stream))
+            && let Some(id) = found.incoming.take_any_expected()
+        {
+            self.give_up_expected(id);
+        }
+    }
+
     /// Gives an expected message up, in whose place another one has come, or the end of its stream
     pub(super) fn give_up_expected(&mut self, id: IncomingId) {
         let Some(message) = self.incoming.get_mut(id.0 as usize) else { return };
-        message.progress = Progress::Withdrawn;
+        let progress = std::mem::replace(&mut message.progress, Progress::Withdrawn);
+        let was_granted = matches!(progress, Progress::Bulk(parts) if parts.has_begun());
         let Address { session, stream, .. } = message.address;
         self.expected.retain(|other| *other != id);
         self.paths.iter_mut().flatten().for_each(|path| path.receiver.forget(id));
         self.stopping.retain(|(_, slot)| slot.id != Some(id));
         let (session, stream) = (SessionId(session), StreamId(stream));
+        if was_granted {
+            self.back_off(session, stream);
+        }
         self.events.push_back(Event::Unexpected { session, stream, id });
         probe::reached(ProtocolState::MessageUnexpected);
     }
@@ -82,10 +115,14 @@ impl Peering {
             address.is_some_and(|address| (address.session, address.stream) == (session, stream))
         };
         self.expected.retain(|id| !is_of_stream(id));
-        let found =
-            self.session(SessionId(session)).and_then(|found| found.streams.get_mut(&StreamId(stream)));
+        self.back_off(SessionId(session), StreamId(stream));
+    }
+
+    /// Expects nothing of a stream for a while: the lane carries bytes in vain
+    fn back_off(&mut self, session: SessionId, stream: StreamId) {
+        let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
         if let Some(found) = found {
-            found.disappointment = DISAPPOINTMENT;
+            found.backoff = BACKOFF;
         }
     }
 

@@ -235,7 +235,7 @@ impl Peering {
                     }
                 };
                 *entry = Entry::Partial(found);
-                stream.disappointment = stream.disappointment.saturating_sub(1);
+                stream.backoff = stream.backoff.saturating_sub(1);
             }
             _ => {
                 let Some(placed) = place(entry, incoming, payload, trailer, config.local.max_message)? else {

@@ -68,6 +68,11 @@ impl Parts {
         is_repeat
     }
 
+    /// Whether a part was granted
+    pub(super) fn has_begun(&self) -> bool {
+        self.next > 0
+    }
+
     /// Notes that a part must be granted again
     pub(super) fn lose(&mut self, part: (u64, u32)) {
         self.lost.push(part);

@@ -458,14 +458,24 @@ impl Peering {
 
     /// Notes that a part of a message must be granted again
     fn grant_again(&mut self, id: IncomingId, offset: u64, len: u32) {
-        let Some(incoming) = self.incoming.get_mut(id.0 as usize) else { return };
-        if let Progress::Bulk(parts) = &mut incoming.progress {
-            parts.lose((offset, len));
-            probe::reached(ProtocolState::BulkGrantedAgain);
-            let line = if parts.is_announced { &mut self.ungranted } else { &mut self.expected };
-            if !line.contains(&id) {
-                line.push_front(id);
-            }
+        let Some(Incoming { address, progress: Progress::Bulk(parts), .. }) =
+            self.incoming.get_mut(id.0 as usize)
+        else {
+            return;
+        };
+        parts.lose((offset, len));
+        probe::reached(ProtocolState::BulkGrantedAgain);
+        let (session, stream) = (SessionId(address.session), StreamId(address.stream));
+        let session = self.sessions[address.session as usize & 1].peek(session);
+        let stream = session.and_then(|session| session.streams.get(&stream));
+        let line = match stream {
+            _ if parts.is_announced => &mut self.ungranted,
+            Some(stream) if stream.backoff == 0 => &mut self.expected,
+            // Once it is announced.
+            _ => return,
+        };
+        if !line.contains(&id) {
+            line.push_front(id);
         }
     }
 }

@@ -98,8 +98,17 @@ impl Peering {
             || !self.stops.is_empty()
             || !self.rooms.is_empty()
             || !self.ungranted.is_empty()
-            || !self.expected.is_empty()
+            || (!self.expected.is_empty() && self.has_room_for_expected())
             || self.paths.iter().flatten().any(has_grants)
+    }
+
+    fn has_room_for_expected(&self) -> bool {
+        self.paths.iter().flatten().any(|path| path.receiver.has_room_for_expected())
+    }
+
+    /// Looks at grants that wait for messages: a message begins, or there will be none
+    pub(super) fn look_at_grants_again(&mut self) {
+        self.paths.iter_mut().flatten().for_each(|path| path.sender.look_again());
     }
 
     /// The path on which something of that length arrives first, among those that are not full
@@ -374,6 +383,9 @@ impl Peering {
     #[inline]
     fn data(&mut self, now: Time, index: usize, address: Address, next: Next) -> Transmit {
         let Next { fragment, kind, token, len, is_repeat, .. } = next;
+        if fragment == 0 && !is_repeat {
+            self.look_at_grants_again();
+        }
         let mut trailer = PacketTrailer { kind, fragment, address, ..PacketTrailer::default() };
         let payload = match kind {
             PacketKind::Fragment => {
@@ -389,7 +401,6 @@ impl Peering {
                 let mut payload = Inline::new();
                 payload.push(len.to_le_bytes());
                 probe::reached(ProtocolState::BulkAnnounced);
-                self.paths.iter_mut().flatten().for_each(|path| path.sender.announced());
                 Payload::Inline(payload)
             }
             _ => Payload::Inline(Inline::new()),

@@ -23,6 +23,7 @@ impl Peering {
             self.ready.iter_mut().for_each(|ready| ready.retain(|(other, _)| *other != id));
         }
         self.stops.retain(|(other, _)| *other != id);
+        self.look_at_grants_again();
         if session.streams.values().any(|stream| stream.room.is_queued) {
             self.rooms.retain(|(other, _)| *other != id);
         }

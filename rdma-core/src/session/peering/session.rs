@@ -38,7 +38,7 @@ pub(super) struct Stream {
     pub(super) outgoing: OutgoingStream,
     pub(super) incoming: IncomingStream,
     /// Long messages that must be announced before others are expected again.
-    pub(super) disappointment: u32,
+    pub(super) backoff: u32,
 }
 
 impl Session {
@@ -112,6 +112,11 @@ impl Session {
         }
     }
 
+    /// Whether the peer has opened a stream of which no packet has arrived
+    pub(super) fn may_be_opened(&self, id: StreamId, peer_bit: u32) -> bool {
+        id != StreamId::CONTROL && id.0 & 1 == peer_bit && id.0 >= self.next_stream[peer_bit as usize]
+    }
+
     /// Forgets a stream whose both directions are over; whether it did
     pub(super) fn remove_if_over(&mut self, id: StreamId) -> bool {
         let is_over = self.streams.get(&id).is_some_and(Stream::is_over);
@@ -145,7 +150,7 @@ impl Stream {
             room: Room::new(shares[0], shares[1]),
             outgoing: OutgoingStream::default(),
             incoming: IncomingStream::default(),
-            disappointment: 0,
+            backoff: 0,
         }
     }
 
@@ -211,6 +216,12 @@ impl Table {
         let (index, generation) = split(id);
         let slot = self.slots.get(index).filter(|slot| is_newer(generation, slot.generation))?;
         slot.session.as_ref().map(|session| session.id)
+    }
+
+    /// Whether the peer may have opened session `id`, of which no packet has arrived
+    pub(super) fn may_be_opened(&self, id: SessionId) -> bool {
+        let (index, generation) = split(id);
+        generation != 0 && self.slots.get(index).is_none_or(|slot| is_newer(generation, slot.generation))
     }
 
     /// Whether session `id` is over as far as the peer can know

@@ -60,7 +60,41 @@ fn another_message_than_the_expected_one_arrives_whole() {
         assert_eq!(world.nodes[1].unexpected, 4 - fulfilled, "{others:?}");
         assert!(world.nodes.iter().all(|node| node.losses.is_empty() && node.outgoing.is_empty()));
         assert!(world.nodes[1].peering.incoming.is_empty());
-        assert!(!world.nodes[1].expect(key.0, key.1, LEN), "the stream is finished");
+    }
+}
+
+/// Catches what is expected behind the end of a stream.
+#[test]
+fn nothing_is_expected_of_a_finished_stream() {
+    let mut world = World::new(1, 1);
+    let session = session(&mut world);
+    world.nodes[0].peering.finish(session, StreamId::MAIN);
+    world.run(SECOND);
+    assert!(!world.nodes[1].expect(session, StreamId::MAIN, LEN));
+}
+
+/// Catches memory of messages that are not expected any more, and a stream that is damaged by them.
+#[test]
+fn what_is_not_expected_any_more_gives_its_memory_back() {
+    for (before, sent) in [(0, 0), (1, 0), (1, 2), (1, 5)] {
+        let mut world = World::new(1, 1);
+        let key = (session(&mut world), StreamId::MAIN);
+        while world.nodes[1].expect(key.0, key.1, LEN) {}
+        world.run(before * Duration::from_millis(1));
+        for number in 0..sent {
+            world.nodes[0].send(key.0, key.1, message(number, LEN));
+        }
+        world.run(ONE_WAY);
+        world.nodes[1].peering.expect_nothing(key.0, key.1);
+        world.run(SECOND);
+        assert_eq!(world.nodes[1].unexpected, 4_usize.saturating_sub(sent));
+        assert!(world.nodes[1].peering.incoming.is_empty());
+        world.nodes[0].send(key.0, key.1, message(9, LEN + 1));
+        world.nodes[0].peering.finish(key.0, key.1);
+        world.run(SECOND);
+        assert_eq!(arrived(&world, 1, key), sent + 1);
+        assert_eq!(world.nodes[1].finished, [key]);
+        assert!(world.nodes.iter().all(|node| node.losses.is_empty() && node.outgoing.is_empty()));
     }
 }
 
@@ -76,13 +110,17 @@ fn an_expected_message_that_does_not_come_delays_no_other_stream() {
     world.nodes[0].send(session, other, message(0, LEN));
     world.run(3 * ONE_WAY);
     assert_eq!(arrived(&world, 1, (session, other)), 1, "as without an expected message");
-    // It was in the way once, and is not again.
-    assert!(!world.nodes[1].expect(session, StreamId::MAIN, LEN));
-    world.nodes[0].send(session, StreamId::MAIN, message(1, 1 << 20));
-    world.nodes[0].send(session, other, message(2, LEN));
-    world.run(3 * ONE_WAY);
-    assert_eq!(arrived(&world, 1, (session, StreamId::MAIN)), 1);
-    assert_eq!(arrived(&world, 1, (session, other)), 2);
+    // They were in the way once, and are not again: not before sixteen have come.
+    for number in 0..16 {
+        assert!(!world.nodes[1].expect(session, StreamId::MAIN, LEN), "after {number}");
+        world.nodes[0].send(session, StreamId::MAIN, message(1, if number < 4 { 1 << 20 } else { LEN }));
+        world.nodes[0].send(session, other, message(2, LEN));
+        world.run(3 * ONE_WAY);
+        assert_eq!(arrived(&world, 1, (session, StreamId::MAIN)), number + 1);
+        assert_eq!(arrived(&world, 1, (session, other)), number + 2);
+    }
+    assert_eq!(world.nodes[1].unexpected, 0);
+    assert!(world.nodes[1].expect(session, StreamId::MAIN, LEN));
 }
 
 /// Catches a lane that counts as stalled because the application of the peer takes its time, or that dies of rest.
