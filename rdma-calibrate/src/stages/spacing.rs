@@ -64,7 +64,8 @@ impl Spacings {
         let before = most / frames;
         let behind = lab.queue_room.saturating_sub(before * frames);
         let batch = batch(before as f64 * (long_ns - post), post).filter(|_| behind >= 2);
-        let hide_posts = batch.is_some();
+        // Posts without a time hide themselves.
+        let hide_posts = batch.is_some() || post <= 0.0;
         let alone = QUEUED.min(lab.queue_room).max(2);
         let (busy, batch) = batch.map_or(((0, 0), alone), |batch| ((before, long), batch.min(behind)));
         Ok(Self {
