@@ -167,7 +167,7 @@ impl Findings {
         const ALIGNMENT: &str = "rules.alignment";
         let in_real_time = simulated.as_ref().is_some_and(|simulated| simulated.is_in_real_time);
         if in_real_time && self.profile.value(ALIGNMENT).as_deref() == Some("4096") {
-            self.leave(ALIGNMENT, "a device that is simulated for programs of this system asks for 4096 at most, whatever its profile says");
+            self.leave(ALIGNMENT, "not shown: a simulated device of a fabric asks for 4096 bytes at most, also if its profile says more");
         }
         self.simulated = simulated;
     }

@@ -37,7 +37,7 @@ pub(crate) struct Lab<'a> {
     pub(crate) runtime: Arc<dyn Runtime>,
     /// Those that fail in the conformance body
     pub(crate) transitions: Transitions,
-    /// The frames that a queue is known to take, of those that an experiment of a time may need
+    /// How many frames a queue takes: what the device states, or less if a queue of the measurement of posts was full before
     pub(crate) queue_room: usize,
     start: Time,
 }

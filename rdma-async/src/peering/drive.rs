@@ -367,10 +367,8 @@ impl<D: Device> State<D> {
             let Some(mut lease) = self.pool.try_lease_leaving(Zone::Bulk, span, reserve) else { break };
             lease.set_received(len);
             lease.charge_to(stream.unread());
-            let Some(id) = self.core.expect(key.session, key.stream, len as u64, within) else {
-                effects.drop([Body::Lease(lease)]);
-                break;
-            };
+            let id = self.core.expect(key.session, key.stream, len as u64, within);
+            let id = id.expect("the protocol can expect the message");
             // It does not count as announced: the peer gets memory for what it announces whether or not it sends this.
             self.incoming.insert_expected(id, lease);
             expected += 1;

@@ -40,8 +40,7 @@ impl<D: Device> State<D> {
                 }
             }
             Event::Message { session: id, stream, id: incoming } => {
-                let was_expected = self.incoming.was_expected(incoming);
-                let Some(body) = self.incoming.take(incoming) else { return };
+                let Some((body, was_expected)) = self.incoming.take(incoming) else { return };
                 let is_long = body.len() > MAX_EAGER;
                 match self.sessions.get_mut(&id).filter(|session| !session.is_over) {
                     Some(session) => {
@@ -83,7 +82,7 @@ impl<D: Device> State<D> {
                 }
                 effects.drop(self.incoming.withdraw(id));
             }
-            Event::Unexpected { id, .. } => effects.drop(self.incoming.withdraw(id)),
+            Event::Unexpected(id) => effects.drop(self.incoming.withdraw(id)),
             Event::Delivered { token, .. } => self.on_decided(token, Ok(()), now, effects),
             Event::Undelivered { token, .. } => {
                 let Some(message) = self.outgoing.get_mut(token.0 as usize) else { return };

@@ -64,13 +64,6 @@ impl IncomingBuffers {
         self.expected_frames
     }
 
-    /// Whether message `id` was expected
-    pub(super) fn was_expected(&self, id: IncomingId) -> bool {
-        let key = self.keys.get(id.0 as usize).copied().flatten();
-        let buffer = key.and_then(|key| self.buffers.get(key as usize));
-        buffer.is_some_and(|buffer| buffer.expected_frames > 0)
-    }
-
     fn add(&mut self, id: IncomingId, body: Body, [announced_frames, expected_frames]: [u32; 2]) {
         let index = id.0 as usize;
         if index >= self.keys.len() {
@@ -107,13 +100,13 @@ impl IncomingBuffers {
         }
     }
 
-    /// Takes the buffer of message `id`, which is complete
-    pub(super) fn take(&mut self, id: IncomingId) -> Option<Body> {
+    /// Takes the buffer of message `id`, which is complete; and whether the message was expected
+    pub(super) fn take(&mut self, id: IncomingId) -> Option<(Body, bool)> {
         let key = self.keys.get_mut(id.0 as usize)?.take()?;
         let buffer = self.buffers.remove(key as usize);
         self.announced_frames -= buffer.announced_frames;
         self.expected_frames -= buffer.expected_frames;
-        Some(buffer.body)
+        Some((buffer.body, buffer.expected_frames > 0))
     }
 
     /// Gives message `id` up; returns its buffer unless a device may write there

@@ -141,7 +141,8 @@ impl<D: Device> Stream<D> {
 
     /// The next message, or `None` at the end, as [`recv`](Self::recv), in the memory of `lease`
     ///
-    /// A message above 68,544 bytes that comes while this future waits, and was not [expected](Self::expect), is received there without a copy; others are copied. One that is
+    /// A message above 68,544 bytes that comes while this future waits, and was not [expected](Self::expect), is received there without a
+    /// copy; others are copied. One that is
     /// longer than the [capacity](Lease::capacity) is received as by [`recv`](Self::recv). If several tasks receive from the stream,
     /// one may get a message in the lease of another. [`Message::into_lease`] gives the lease back. Until then, or until the message is
     /// dropped, its memory stays leased, as does a range of adopted memory.
@@ -172,8 +173,8 @@ impl<D: Device> Stream<D> {
     /// Expects that each of the next `count` messages that were not read has `len` bytes, so that the peer need not announce them first
     ///
     /// A message above 68,544 bytes is announced, and waits until this side has answered with memory: its bytes are here after three ways
-    /// over the cable. One that is expected before it is sent takes one way. Nothing else changes: if other messages come, or none, they are
-    /// received as always, but for [`recv_into`](Self::recv_into), whose lease an expected message does not use.
+    /// over the cable. One that is expected before it is sent takes one way. If other messages come, or none, they are received as always.
+    /// [`recv_into`](Self::recv_into) copies an expected message into its lease.
     ///
     /// Returns for how many more messages there is memory to spare now. At most four messages of a stream are expected at once. None is
     ///

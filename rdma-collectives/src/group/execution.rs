@@ -409,9 +409,10 @@ impl<'a, D: Device> Execution<'a, D> {
                 }
             }
         }
-        // What a message has behind its block is not read.
-        let end = self.job.prepared.blocks.message(out.len).unwrap_or_default();
-        lease.resize(end.max(lease.len()), 0);
+        if let Some(len) = self.job.prepared.blocks.message(out.len) {
+            // What a message has behind its block is not read.
+            lease.resize(len, 0);
+        }
         self.outs[number].sent += 1;
     }
 

@@ -110,9 +110,7 @@ impl IncomingStream {
 
     /// Takes out a message that is expected, the last one first
     pub(super) fn take_any_expected(&mut self) -> Option<IncomingId> {
-        if let Some(&Entry::Expected(id)) = self.entries.back() {
-            self.entries.pop_back();
-            self.expected -= 1;
+        if let Some(id) = self.take_behind(self.next) {
             return Some(id);
         }
         let entry = self.entries.iter_mut().rev().find(|entry| matches!(entry, Entry::Expected(_)))?;

@@ -148,15 +148,9 @@ pub enum Event {
         /// Length of the message in bytes
         len: u64,
     },
-    /// The peer does not send the message that was [expected](super::Peering::expect): it has sent another one, or ended the stream
-    Unexpected {
-        /// The session
-        session: SessionId,
-        /// The stream
-        stream: StreamId,
-        /// The message; the number may be used again from now on
-        id: IncomingId,
-    },
+    /// A message that was [expected](super::Peering::expect) is expected no more: the peer has sent another one in its place, or ended the
+    /// stream, or the caller has [said so](super::Peering::expect_nothing); its number may be used again from now on
+    Unexpected(IncomingId),
     /// A message will not be complete: its session is over; it may not have been [announced](Self::Announced) yet
     Withdrawn(IncomingId),
     /// The peer has all of a message

@@ -362,7 +362,7 @@ impl Victim {
                     self.incoming.remove(&id);
                     self.announced.retain(|other| *other != id);
                 }
-                Event::Unexpected { id, .. } => assert!(self.incoming.remove(&id), "{id:?} was not expected"),
+                Event::Unexpected(id) => assert!(self.incoming.remove(&id), "{id:?} was not expected"),
                 Event::Announced { id, .. } => {
                     assert!(self.incoming.insert(id));
                     self.announced.push_back(id);

@@ -130,7 +130,7 @@ fn another_long_message_gets_memory_where_some_are_expected() {
     }
 }
 
-/// Catches sessions of one peer that take the memory of all, and a stream that keeps memory when nobody reads it any more.
+/// Catches expected messages of several sessions with one peer that take the shares of other peers, and memory of them that a dropped stream keeps.
 #[test]
 fn a_peer_is_expected_to_send_no_more_than_its_share() {
     let options = options().receive_memory(32 * MIB).max_peers(5);

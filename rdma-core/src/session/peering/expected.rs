@@ -1,10 +1,9 @@
 //! Messages that this side expects: their parts are granted before they are announced
 
-use super::super::{Address, Event, IncomingId, MAX_EAGER, SessionId, StreamId, Transmit};
+use super::super::{Address, Event, IncomingId, MAX_EAGER, SessionId, StreamId};
 use super::Peering;
 use super::message::{Incoming, Parts, Progress};
 use super::session::Stream;
-use crate::Time;
 use crate::probe::{self, ProtocolState};
 
 /// The most messages of a stream that are expected at once
@@ -64,7 +63,7 @@ impl Peering {
         }
     }
 
-    /// Gives an expected message up, in whose place another one has come, or the end of its stream
+    /// Gives an expected message up: another message has come in its place, or the end of its stream, or the caller expects it no more
     pub(super) fn give_up_expected(&mut self, id: IncomingId) {
         let Some(message) = self.incoming.get_mut(id.0 as usize) else { return };
         let progress = std::mem::replace(&mut message.progress, Progress::Withdrawn);
@@ -73,25 +72,20 @@ impl Peering {
         self.expected.retain(|other| *other != id);
         self.paths.iter_mut().flatten().for_each(|path| path.receiver.forget(id));
         self.stopping.retain(|(_, slot)| slot.id != Some(id));
-        let (session, stream) = (SessionId(session), StreamId(stream));
         if was_granted {
-            self.back_off(session, stream);
+            self.back_off(SessionId(session), StreamId(stream));
         }
-        self.events.push_back(Event::Unexpected { session, stream, id });
+        self.events.push_back(Event::Unexpected(id));
         probe::reached(ProtocolState::MessageUnexpected);
     }
 
     /// An expected message was announced: what was not granted yet is granted as that of others
     pub(super) fn on_expected_announced(&mut self, id: IncomingId) {
         self.expected.retain(|other| *other != id);
-        let largest = self.config.bulk_fragment;
-        let Some(Incoming { len, progress: Progress::Bulk(parts), .. }) =
-            self.incoming.get_mut(id.0 as usize)
-        else {
-            return;
-        };
+        let Some(message) = self.incoming.get_mut(id.0 as usize) else { return };
+        let Progress::Bulk(parts) = &mut message.progress else { return };
         parts.is_announced = true;
-        if parts.next(*len, largest).is_some() {
+        if self.next_part(id).is_some() {
             self.ungranted.push_back(id);
         }
         self.complete_if_whole(id);
@@ -123,17 +117,6 @@ impl Peering {
         let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
         if let Some(found) = found {
             found.backoff = BACKOFF;
-        }
-    }
-
-    /// A receive for the next part of an expected message
-    pub(super) fn next_expected(&mut self, now: Time) -> Option<Transmit> {
-        loop {
-            let id = *self.expected.front()?;
-            match self.next_part(id) {
-                Some(part) => return self.grant_part(now, id, part, true),
-                None => drop(self.expected.pop_front()),
-            }
         }
     }
 }

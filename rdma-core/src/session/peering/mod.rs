@@ -95,7 +95,7 @@ pub struct Peering {
     incoming: Slab<Incoming>,
     /// Messages of the bulk lane that have memory, and parts that are not granted.
     ungranted: VecDeque<IncomingId>,
-    /// Messages that are expected, and whose parts are not all granted.
+    /// Messages that this side expects, and of which parts are not granted yet.
     expected: VecDeque<IncomingId>,
     /// Streams with something to send, by priority.
     ready: [VecDeque<(SessionId, StreamId)>; 3],
@@ -376,7 +376,7 @@ impl Peering {
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front()?;
-        if let Event::Message { id, .. } | Event::Withdrawn(id) | Event::Unexpected { id, .. } = event {
+        if let Event::Message { id, .. } | Event::Withdrawn(id) | Event::Unexpected(id) = event {
             self.incoming.try_remove(id.0 as usize);
         }
         Some(event)

@@ -250,8 +250,8 @@ impl Peering {
     fn next_bulk(&mut self, now: Time) -> Option<Transmit> {
         self.next_answer(now)
             .or_else(|| self.next_keep_alive(now))
-            .or_else(|| self.next_receive(now))
-            .or_else(|| self.next_expected(now))
+            .or_else(|| self.next_receive(now, false))
+            .or_else(|| self.next_receive(now, true))
     }
 
     /// A receive for a trailer alone, on a bulk lane that has rested for long
@@ -265,14 +265,16 @@ impl Peering {
         Some(Transmit::BulkReceive { path: path_id, id: None, offset: 0, len: 0 })
     }
 
-    /// A receive for the next part of an announced message
-    fn next_receive(&mut self, now: Time) -> Option<Transmit> {
+    /// A receive for the next part of an announced message, or of an expected one
+    fn next_receive(&mut self, now: Time, is_expected: bool) -> Option<Transmit> {
         loop {
-            let id = *self.ungranted.front()?;
-            match self.next_part(id) {
-                Some(part) => return self.grant_part(now, id, part, false),
-                None => drop(self.ungranted.pop_front()),
+            let line = if is_expected { &self.expected } else { &self.ungranted };
+            let id = *line.front()?;
+            if let Some(part) = self.next_part(id) {
+                return self.grant_part(now, id, part, is_expected);
             }
+            let line = if is_expected { &mut self.expected } else { &mut self.ungranted };
+            line.pop_front();
         }
     }
 
@@ -287,7 +289,7 @@ impl Peering {
     }
 
     /// A receive for the next part of a message, on the path that brings it first
-    pub(super) fn grant_part(
+    fn grant_part(
         &mut self,
         now: Time,
         id: IncomingId,

@@ -1,4 +1,4 @@
-//! Messages whose parts are granted before they are announced
+//! Messages that the receiver expects, so that it grants their parts before the sender announces them
 
 use super::*;
 
@@ -164,7 +164,7 @@ fn an_expected_message_survives_the_loss_of_its_path() {
     }
 }
 
-/// Catches what is left of an expected message whose session is over.
+/// Catches memory and receives of an expected message that stay when its session is over.
 #[test]
 fn nothing_is_left_of_an_expected_message_when_its_session_ends() {
     for resets in [false, true] {

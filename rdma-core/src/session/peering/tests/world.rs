@@ -361,7 +361,7 @@ impl World {
         // Nothing else arrives on a queue pair that has failed.
         let Some((buffer, offset, payload)) = wire.payload.take() else { return true };
         let Node { peering, incoming, .. } = &mut self.nodes[node];
-        // A buffer whose message was given up is gone.
+        // The buffer is gone if its message was given up.
         if let Some((_, bytes)) = incoming.values_mut().find(|(other, _)| Some(*other) == buffer) {
             bytes[offset as usize..][..payload.len()].copy_from_slice(&payload);
         }
@@ -397,7 +397,7 @@ impl World {
                     }
                 }
                 Event::Withdrawn(id) => drop(node.incoming.remove(&id.0)),
-                Event::Unexpected { id, .. } => {
+                Event::Unexpected(id) => {
                     node.incoming.remove(&id.0).expect("it has memory");
                     node.unexpected += 1;
                 }
