@@ -134,9 +134,9 @@ async fn posts(lab: &mut Lab<'_>) -> Result<(f64, f64), CalibrateError> {
 
 /// How many receives of 8 bytes a queue takes, of those that [`posts`] would post, on a queue pair that receives nothing
 async fn room(lab: &mut Lab<'_>) -> Result<usize, CalibrateError> {
-    let mut station = lab.pair(FRAMES, 1 << 13).await?;
+    let mut station = lab.pair(FRAMES, (ROUNDS * POSTS + 1) << 12).await?;
     for number in 0..ROUNDS * POSTS {
-        match station.recv(slot(0, 8)) {
+        match station.recv(slot(number, 8)) {
             Err(error) if error.cause == Cause::QueueFull && number > 0 => return Ok(number),
             posted => posted?,
         }

@@ -16,7 +16,7 @@ use crate::mac::{Mac, calibrated, on_host};
 
 /// The verdicts of the body on two Macs of `model`; no object is left
 fn conformed(model: Model) -> Conformance {
-    let sim = Sim::new().model(model).sanitize(false);
+    let sim = Sim::new().model(model);
     let run = sim.run(async |net| {
         let (asks, answers) = net.tcp();
         let [a, b] = ["a", "b"].map(|host| Mac(net.clone(), host));
