@@ -1,4 +1,4 @@
-//! The conformance body alone, on devices of other rules and limits
+//! The conformance body alone, and measurements, on devices of other rules and limits
 
 use std::sync::Arc;
 
@@ -11,12 +11,13 @@ use rdma_sim::profile::Profile;
 use rdma_sim::rules::{EarlyReceives, FrameMatch, QueueGrant, QueueUnit, RingOverflow};
 use rdma_sim::{Model, Sim, Timing};
 
+use crate::devices::Cables;
 use crate::figures::assert_within;
-use crate::mac::{Mac, calibrated, on_host};
+use crate::mac::{Ended, Mac, calibrated, ended, on_host};
 
 /// The verdicts of the body on two Macs of `model`; no object is left
 fn conformed(model: Model) -> Conformance {
-    let sim = Sim::new().model(model);
+    let sim = Sim::new().model(model).sanitize(true);
     let run = sim.run(async |net| {
         let (asks, answers) = net.tcp();
         let [a, b] = ["a", "b"].map(|host| Mac(net.clone(), host));
@@ -146,5 +147,23 @@ fn times_are_measured_with_short_queues() {
         for (truth, found) in times(&truth).into_iter().zip(times(&found.profile.model.timing)) {
             assert_within(&device, truth, found);
         }
+    }
+}
+
+/// Regression: the receives that test how many a queue takes named one part of the memory, which a device may write in any order.
+///
+/// Catches a request of a calibration over memory that another one may still name.
+#[test]
+fn no_request_names_the_memory_of_another_one() {
+    let short = limited(|caps| caps.max_queue_frames = 7);
+    let loses = ruled(|model| model.caps.send_waits_for_receive = false);
+    let profiles = ["tb5", "tb5-strict", "roce"].map(|name| Profile::named(name).unwrap().model);
+    for model in profiles.into_iter().chain([short, loses]) {
+        let device = format!("{:?}", model.rules);
+        let Ended { asked, served, misuse, .. } =
+            ended(Cables::ONE, Sim::new().model(model).sanitize(true), Options::default());
+        served.unwrap();
+        assert_eq!(asked.unwrap().stopped, [], "{device}");
+        assert!(misuse.is_empty(), "{misuse:?}, {device}");
     }
 }

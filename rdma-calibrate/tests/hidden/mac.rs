@@ -7,7 +7,7 @@ use futures::channel::oneshot;
 use futures::future::join;
 use rdma_calibrate::{CalibrateError, Findings, Machine, Options, Path, calibrate, serve};
 use rdma_core::{AnyDevice, Error, Runtime, Time};
-use rdma_sim::{Leaks, Model, Net, Sim, Topology};
+use rdma_sim::{Finding, Leaks, Model, Net, Sim, Topology};
 
 use crate::devices::Cables;
 
@@ -64,6 +64,8 @@ pub(crate) fn on_host<T: Send + 'static>(
 pub(crate) struct Ended {
     pub(crate) asked: Result<Findings, CalibrateError>,
     pub(crate) served: Result<(), CalibrateError>,
+    /// What the DMA sanitizer has found
+    pub(crate) misuse: Vec<Finding>,
     pub(crate) leaks: Leaks,
     pub(crate) time: Time,
 }
@@ -75,12 +77,16 @@ pub(crate) fn calibrated(model: Model, seed: u64, options: Options) -> Ended {
 
 /// Calibrates two Macs of `model` with these cables between them
 pub(crate) fn calibrated_over(cables: Cables, model: Model, seed: u64, options: Options) -> Ended {
+    // The sanitizer poisons the 16 MB of each probe of a queue, which would take most of the time.
+    ended(cables, Sim::new().model(model).seed(seed).sanitize(false), options)
+}
+
+/// Calibrates two Macs of `sim` with these cables between them
+pub(crate) fn ended(cables: Cables, sim: Sim, options: Options) -> Ended {
     let Cables { count, rate } = cables;
     let macs = Topology::new().host("a", 3).host("b", 3);
     let macs = (0..count).fold(macs, |macs, port| macs.cable(("a", port), ("b", port), rate));
-    // The sanitizer poisons the 16 MB of each probe of a queue, which would take most of the time.
-    let sim = Sim::new().model(model).topology(macs).seed(seed).sanitize(false);
-    let run = sim.try_run(async |net| {
+    let run = sim.topology(macs).try_run(async |net| {
         let (asks, answers) = net.tcp();
         let [a, b] = ["a", "b"].map(|host| Cabled(Mac(net.clone(), host), count));
         // Each side is a task of its host: in one task, both would share a processor.
@@ -90,7 +96,7 @@ pub(crate) fn calibrated_over(cables: Cables, model: Model, seed: u64, options: 
     });
     let run = run.unwrap_or_else(|error| panic!("{error}"));
     let (asked, served) = run.value;
-    Ended { asked, served, leaks: run.leaks, time: run.time }
+    Ended { asked, served, misuse: run.findings, leaks: run.leaks, time: run.time }
 }
 
 /// Ten minutes: what a calibration may take.
