@@ -24,6 +24,8 @@ pub(crate) enum Carrier {
     Eager,
     /// Messages of the bulk lane
     Bulk,
+    /// Such messages, and others between them, whose receiver mostly says before how long they are
+    Expected,
     /// Messages of both lanes, over two cables
     Cables,
     /// Messages of both lanes, on streams of a session
@@ -33,10 +35,11 @@ pub(crate) enum Carrier {
 }
 
 impl Carrier {
-    pub(crate) const ALL: [Self; 5] = [Self::Eager, Self::Bulk, Self::Cables, Self::Streams, Self::Region];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Eager, Self::Bulk, Self::Expected, Self::Cables, Self::Streams, Self::Region];
 
     pub(crate) fn name(self) -> &'static str {
-        ["eager", "bulk", "two cables", "streams", "put and get"][self as usize]
+        ["eager", "bulk", "expected", "two cables", "streams", "put and get"][self as usize]
     }
 
     fn ports(self) -> &'static [&'static str] {
@@ -48,6 +51,7 @@ impl Carrier {
         let lens: &[usize] = match self {
             Self::Eager => &[64, 64, 4032, 4033, 20_000, 20_000, 0, 68_544],
             Self::Bulk => &[100_000, 100_000, 68_545, 300_000, 300_000, 1 << 20],
+            Self::Expected => &[100_000, 100_000, 100_000, 300_000, 300_000, 64, 1 << 20],
             Self::Cables | Self::Streams | Self::Region => &[64, 100_000, 100_000, 5_000, 5_000, 300_000],
         };
         lens.iter().copied().cycle().take(30).collect()
@@ -159,6 +163,11 @@ impl Cell {
     fn is_lost(self) -> bool {
         use Situation::{Kill, Restart, UnprovenTeardown};
         self.waits_for_its_path() || matches!(self.situation, Kill | Restart | UnprovenTeardown)
+    }
+
+    fn main_streams(self, ab: &MatrixSession, ba: &MatrixSession) -> Ends<Hooked<Stops>, Hooked<Stops>> {
+        let (from, to) = (ab.main_stream().clone(), ba.main_stream().clone());
+        Ends { from, to, expects: self.carrier == Carrier::Expected }
     }
 
     /// Whether the session is left without a path for good
@@ -276,7 +285,7 @@ async fn program(net: &Net, cell: Cell, delivers: bool, seen: &Seen) {
     let filled = fill(&unread.from, UNREAD).await;
     let ends = match cell.carrier {
         Carrier::Streams => vec![open(&ab, &ba, Priority::High).await, open(&ab, &ba, Priority::Low).await],
-        _ => vec![Ends { from: ab.main_stream().clone(), to: ba.main_stream().clone() }],
+        _ => vec![cell.main_streams(&ab, &ba)],
     };
     let remote = if cell.carrier == Carrier::Region { Some(Remote::new(&ab, &b).await) } else { None };
     let half = cell::Cell::new(None);
@@ -336,7 +345,7 @@ async fn program(net: &Net, cell: Cell, delivers: bool, seen: &Seen) {
         net.sleep(Duration::from_millis(1)).await;
         let b = node(net, "b", cell, &stops, &options);
         let (ab, ba) = connect(net, cell, &a, &b).await;
-        let ends = Ends { from: ab.main_stream().clone(), to: ba.main_stream().clone() };
+        let ends = cell.main_streams(&ab, &ba);
         assert!(transfer(&ends, &lens, delivers, seen, &|| ()).await, "{cell:?}: after the restart");
         close(&ab, &ba, seen).await;
     }

@@ -50,6 +50,8 @@ impl Seen {
 pub(crate) struct Ends<A: Device, B: Device> {
     pub(crate) from: Stream<A>,
     pub(crate) to: Stream<B>,
+    /// Whether the receiver says how long the next messages are
+    pub(crate) expects: bool,
 }
 
 /// A stream that `from` opens
@@ -59,7 +61,8 @@ pub(crate) async fn open<A: Device, B: Device>(
     priority: Priority,
 ) -> Ends<A, B> {
     let (opened, accepted) = join(from.open_stream(priority), to.accept_stream()).await;
-    Ends { from: opened.expect("the session is open"), to: accepted.expect("as here").expect("and there") }
+    let (from, to) = (opened.expect("the session is open"), accepted.expect("as here").expect("and there"));
+    Ends { from, to, expects: false }
 }
 
 /// How many messages are under way at once
@@ -134,17 +137,28 @@ async fn send<D: Device>(
     lens.len()
 }
 
-/// Expects messages of these lengths, or a part of them and then the end; calls `at_half` in the middle
-async fn receive<D: Device>(
-    stream: &Stream<D>,
+/// Says how long the messages from the next one on are, as far as they are equal; one in seven times something else
+fn expect<D: Device>(stream: &Stream<D>, number: usize, lens: &[usize]) -> usize {
+    let count = lens.iter().take_while(|len| **len == lens[0]).count();
+    stream.expect(lens[0] + if number % 7 == 6 { 4096 } else { 0 }, count)
+}
+
+/// Receives messages of these lengths, or a part of them and then the end; calls `at_half` in the middle
+async fn receive<A: Device, D: Device>(
+    Ends { to: stream, expects, .. }: &Ends<A, D>,
     lens: &[usize],
     arrived: &RefCell<usize>,
     seen: &Seen,
     at_half: &(impl Fn() + ?Sized),
 ) -> usize {
+    let mut expected = 0;
     for (number, &len) in lens.iter().enumerate() {
         if number == lens.len() / 2 {
+            assert!(!expects || expected > 0, "no message was expected");
             at_half();
+        }
+        if *expects {
+            expected += expect(stream, number, &lens[number..]);
         }
         // Dropped where it has to wait.
         let got = match futures::poll!(Box::pin(stream.recv())) {
@@ -174,11 +188,9 @@ pub(crate) async fn transfer<A: Device, B: Device>(
 ) -> bool {
     let arrived = RefCell::new(0);
     // A message counts as there when it can be read: the program reads each at once.
-    let (sent, received) = join(
-        send(&ends.from, lens, delivers, &arrived, seen),
-        receive(&ends.to, lens, &arrived, seen, at_half),
-    )
-    .await;
+    let (sent, received) =
+        join(send(&ends.from, lens, delivers, &arrived, seen), receive(ends, lens, &arrived, seen, at_half))
+            .await;
     sent == lens.len() && received == lens.len()
 }
 
