@@ -129,6 +129,9 @@ fn errors_have_the_file_the_line_and_the_remedy() {
         ("format = 1\n[rules]\nfailed_rtr_wedges = 0\n", 3, &["cannot be 0", "never"]),
         ("format = 1\n[caps]\nframe = 512\n", 3, &["4096"]),
         ("format = 1\n[rules\n", 2, &["unclosed table"]),
+        // Regression: the key was not named.
+        ("format = 1\n[timing]\njitter_ns = 1\njitter_ns = 2\n", 4, &["jitter_ns is there more than once"]),
+        ("format = 1\n[timing]\n[rules]\n[timing]\n", 4, &["timing is there more than once"]),
     ] {
         let error = error(text);
         assert!(error.starts_with(&format!("file.toml:{line}: ")), "{text:?}: {error}");

@@ -149,9 +149,12 @@ pub fn toml_message(text: &str, offset: usize, message: &str) -> String {
         let end = offset + after.len() - after.trim_start_matches(is_in_word).len();
         &text[start..end]
     });
-    match word.filter(|word| !word.is_empty() && OF_WORDS.iter().any(|known| message.starts_with(known))) {
-        Some(word) => format!("{word} is neither a number nor a text: write a number, or a text in quotes"),
-        None => message.replace('\n', ", "),
+    match word.filter(|word| !word.is_empty()) {
+        Some(word) if OF_WORDS.iter().any(|known| message.starts_with(known)) => {
+            format!("{word} is neither a number nor a text: write a number, or a text in quotes")
+        }
+        Some(key) if message == "duplicate key" => format!("{key} is there more than once: keep one"),
+        _ => message.replace('\n', ", "),
     }
 }
 
