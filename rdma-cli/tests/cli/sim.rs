@@ -149,7 +149,7 @@ fn invalid_scenarios_are_refused_with_file_and_line() {
         ("name = \"x".into(), 1, "invalid basic string"),
         (rest("= 5"), 4, "key"),
         (rest("profile"), 4, "expected `=`"),
-        (rest("name = \"again\""), 4, "duplicate key"),
+        (rest("name = \"again\""), 4, "name is there more than once"),
         (rest("sourc = \"x\""), 4, "unknown field `sourc`, expected one of `name`, `source`"),
         (format!("source = \"\"\nabout = \"\"\n{PING}{COMPLETES}"), 1, "missing field `name`"),
         (format!("name = \"\"\nsource = \"\"\nabout = \"\"\n{PING}{COMPLETES}"), 1, "the name is empty"),
