@@ -4,7 +4,7 @@
 
 mod tasks;
 
-use rdma_core::{Cause, Runtime, Time, Work};
+use rdma_core::{Cause, FRAME, Runtime, Time, Work};
 
 use self::tasks::{most_at_once, wake_up};
 use super::samples::median;
@@ -17,8 +17,10 @@ use crate::station::slot;
 const ROUNDS: usize = 5;
 /// Posts in a row, of receives and of sends.
 const POSTS: usize = 32;
-/// The frames for which its queue pairs are asked.
+/// The frames of the queues that measure posts.
 const FRAMES: u32 = 192;
+/// The memory for these queues, in bytes: a frame for each receive, and one for sends.
+const MEMORY: usize = (ROUNDS * POSTS + 1) * FRAME;
 const POLLS: usize = 256;
 /// The bytes that are copied, and combined with as many.
 const BYTES: usize = 1 << 20;
@@ -110,7 +112,7 @@ async fn posts(lab: &mut Lab<'_>) -> Result<(f64, f64), CalibrateError> {
         lab.queue_room = room.min(lab.queue_room);
     }
     let (rounds, posts) = (ROUNDS.min(room), (room / ROUNDS).max(1));
-    let mut station = lab.pair(FRAMES, (ROUNDS * POSTS + 1) << 12).await?;
+    let mut station = lab.pair(FRAMES, MEMORY).await?;
     let (mut receives, mut sends) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         let start = lab.now();
@@ -134,7 +136,7 @@ async fn posts(lab: &mut Lab<'_>) -> Result<(f64, f64), CalibrateError> {
 
 /// How many receives of 8 bytes a queue takes, of those that [`posts`] would post, on a queue pair that receives nothing
 async fn room(lab: &mut Lab<'_>) -> Result<usize, CalibrateError> {
-    let mut station = lab.pair(FRAMES, (ROUNDS * POSTS + 1) << 12).await?;
+    let mut station = lab.pair(FRAMES, MEMORY).await?;
     for number in 0..ROUNDS * POSTS {
         match station.recv(slot(number, 8)) {
             Err(error) if error.cause == Cause::QueueFull && number > 0 => return Ok(number),

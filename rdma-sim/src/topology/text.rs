@@ -140,8 +140,8 @@ fn line(text: &str, offset: usize) -> usize {
 
 /// The message of a TOML parser for people, for formats that contain a [`TopologyTable`]
 ///
-/// `offset` is where the parser found the mistake in `text`. Of a word without quotes, parsers say which word they expected instead; of a repeated key,
-/// they do not say which.
+/// `offset` is where the parser found the mistake in `text`. Of a word without quotes, parsers say which word they expected
+/// instead; of a repeated key, they do not say which one it is.
 pub fn toml_message(text: &str, offset: usize, message: &str) -> String {
     const OF_WORDS: [&str; 3] = ["invalid boolean", "invalid float", "string values must be quoted"];
     let is_in_word = |c: char| c.is_alphanumeric() || "_-.".contains(c);

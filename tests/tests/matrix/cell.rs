@@ -24,7 +24,7 @@ pub(crate) enum Carrier {
     Eager,
     /// Messages of the bulk lane
     Bulk,
-    /// Such messages, and others between them, whose receiver mostly says before how long they are
+    /// Messages of the bulk lane, and short ones between them; the receiver says how long each is before it comes, sometimes wrongly
     Expected,
     /// Messages of both lanes, over two cables
     Cables,
@@ -165,6 +165,7 @@ impl Cell {
         self.waits_for_its_path() || matches!(self.situation, Kill | Restart | UnprovenTeardown)
     }
 
+    /// The main stream of a session
     fn main_streams(self, ab: &MatrixSession, ba: &MatrixSession) -> Ends<Hooked<Stops>, Hooked<Stops>> {
         let (from, to) = (ab.main_stream().clone(), ba.main_stream().clone());
         Ends { from, to, expects: self.carrier == Carrier::Expected }
