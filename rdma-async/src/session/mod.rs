@@ -196,6 +196,11 @@ impl<D: Device> Session<D> {
         self.main.try_recv()
     }
 
+    /// Expects that each of the next `count` messages on the main stream that were not read has `len` bytes; see [`Stream::expect`]
+    pub fn expect(&self, len: usize, count: usize) -> usize {
+        self.main.expect(len, count)
+    }
+
     /// The messages of the main stream, as a [`futures_core::Stream`]; see [`Stream::messages`]
     ///
     /// # Cancel safety

@@ -273,27 +273,29 @@ impl BulkReceiver {
 /// The sending side of a bulk lane: grants in the order of the receives that they stand for
 #[derive(Debug)]
 pub(super) struct BulkSender {
-    /// From number `next` on; `None` where the packet with the grant has not arrived.
-    grants: VecDeque<Option<Grant>>,
+    /// From number `next` on, with their arrival; `None` where the packet with the grant has not arrived.
+    grants: VecDeque<Option<(Grant, Time)>>,
     next: u32,
     /// Answers whose send has not completed.
     in_flight: u32,
     /// How many there may be.
     max: u32,
-    /// Until when the first grant waits for its message.
-    waits_until: Option<Time>,
-    /// Whether nothing has changed since it waits.
+    /// How long a grant waits for its message.
+    patience: Duration,
+    /// When bytes of a message were sent last.
+    last_progress: Time,
+    /// Whether nothing has changed since the first grant waits.
     is_settled: bool,
 }
 
 impl BulkSender {
-    pub(super) fn new(max: u32) -> Self {
-        let grants = VecDeque::new();
-        Self { grants, next: 0, in_flight: 0, max, waits_until: None, is_settled: false }
+    pub(super) fn new(max: u32, patience: Duration) -> Self {
+        let (grants, last_progress) = (VecDeque::new(), Time::ZERO);
+        Self { grants, next: 0, in_flight: 0, max, patience, last_progress, is_settled: false }
     }
 
     /// Takes in a grant; ignores one that came before
-    pub(super) fn push(&mut self, grant: Grant) -> Result<(), Violation> {
+    pub(super) fn push(&mut self, now: Time, grant: Grant) -> Result<(), Violation> {
         let index = grant.slot.wrapping_sub(self.next);
         if index > u32::MAX / 2 {
             return Ok(());
@@ -305,7 +307,7 @@ impl BulkSender {
         if index >= self.grants.len() {
             self.grants.resize(index + 1, None);
         }
-        self.grants[index] = Some(grant);
+        self.grants[index].get_or_insert((grant, now));
         self.is_settled = false;
         Ok(())
     }
@@ -318,28 +320,36 @@ impl BulkSender {
     /// The grant to serve next, unless it waits for its message
     pub(super) fn front(&self, now: Time) -> Option<Grant> {
         let waits = self.is_settled && !self.has_waited(now);
-        (*self.grants.front()?).filter(|_| self.in_flight < self.max && !waits)
+        let (grant, _) = (*self.grants.front()?).filter(|_| self.in_flight < self.max && !waits)?;
+        Some(grant)
     }
 
     /// The grants that can follow it
     pub(super) fn behind(&self) -> impl Iterator<Item = &Grant> {
-        self.grants.iter().skip(1).map_while(Option::as_ref)
+        self.grants.iter().skip(1).map_while(Option::as_ref).map(|(grant, _)| grant)
     }
 
-    /// Lets the first grant wait for its message, until `until` unless it waits already
-    pub(super) fn wait(&mut self, until: Time) {
-        self.waits_until.get_or_insert(until);
+    /// Lets the first grant wait for its message
+    pub(super) fn wait(&mut self) {
         self.is_settled = true;
     }
 
     /// Whether the first grant has waited for long enough
     pub(super) fn has_waited(&self, now: Time) -> bool {
-        self.waits_until.is_some_and(|until| now >= until)
+        now >= self.patient_until()
+    }
+
+    /// Until when the first grant may wait
+    ///
+    /// Those that came together and get nothing end together: what comes then waits behind none of them.
+    fn patient_until(&self) -> Time {
+        let arrival = self.grants.front().and_then(|first| Some(first.as_ref()?.1));
+        arrival.map_or(Time::MAX, |arrival| arrival.max(self.last_progress) + self.patience)
     }
 
     /// When the first grant has waited for long enough
     pub(super) fn waits_until(&self) -> Time {
-        self.waits_until.filter(|_| self.is_settled).unwrap_or(Time::MAX)
+        if self.is_settled { self.patient_until() } else { Time::MAX }
     }
 
     /// What can be sent has changed, for which the first grant may have waited
@@ -347,13 +357,15 @@ impl BulkSender {
         self.is_settled = false;
     }
 
-    /// Takes the first grant, which is served now
-    pub(super) fn pop(&mut self) {
+    /// Takes the first grant, which is served now, with bytes of its message or without
+    pub(super) fn pop(&mut self, now: Time, is_void: bool) {
         if self.grants.pop_front().is_some() {
             self.next = self.next.wrapping_add(1);
             self.in_flight += 1;
-            self.waits_until = None;
             self.is_settled = false;
+            if !is_void {
+                self.last_progress = now;
+            }
         }
     }
 
@@ -405,21 +417,22 @@ mod tests {
     /// Catches a sender that serves a later receive first, or one twice.
     #[test]
     fn grants_are_served_in_the_order_of_their_receives() {
-        let mut sender = BulkSender::new(MAX_SLOTS);
+        let mut sender = BulkSender::new(MAX_SLOTS, Duration::ZERO);
         let next = |sender: &mut BulkSender| {
             let grant = sender.front(Time::ZERO);
-            grant.is_some().then(|| sender.pop());
+            grant.is_some().then(|| sender.pop(Time::ZERO, false));
             grant
         };
-        sender.push(grant(1)).unwrap();
+        let push = |sender: &mut BulkSender, grant| sender.push(Time::ZERO, grant);
+        push(&mut sender, grant(1)).unwrap();
         assert_eq!(next(&mut sender), None, "grant 0 is on its way");
-        sender.push(grant(0)).unwrap();
-        sender.push(grant(1)).unwrap();
+        push(&mut sender, grant(0)).unwrap();
+        push(&mut sender, grant(1)).unwrap();
         assert_eq!([(); 3].map(|()| next(&mut sender)), [Some(grant(0)), Some(grant(1)), None]);
-        sender.push(grant(1)).unwrap();
+        push(&mut sender, grant(1)).unwrap();
         assert_eq!(next(&mut sender), None, "it was served");
-        assert_eq!(sender.push(grant(2 + MAX_SLOTS)), Err(Violation::Slot(2 + MAX_SLOTS)));
-        assert_eq!(sender.push(grant(1 + MAX_SLOTS)), Ok(()));
+        assert_eq!(push(&mut sender, grant(2 + MAX_SLOTS)), Err(Violation::Slot(2 + MAX_SLOTS)));
+        assert_eq!(push(&mut sender, grant(1 + MAX_SLOTS)), Ok(()));
     }
 
     #[test]

@@ -83,38 +83,35 @@ impl IncomingStream {
         self.expected > 0
     }
 
-    /// Takes out a message that is expected where another one begins to arrive: number `number`, if it does not fit
-    pub(super) fn take_unexpected(
-        &mut self,
-        number: u32,
-        fits: impl FnOnce(IncomingId) -> bool,
-    ) -> Option<IncomingId> {
-        let entry = self.entries.get_mut(number.wrapping_sub(self.next) as usize)?;
-        let Entry::Expected(id) = *entry else { return None };
-        if fits(id) {
-            return None;
-        }
-        *entry = Entry::Unknown;
-        self.expected -= 1;
-        Some(id)
+    /// The messages that are expected, in order
+    pub(super) fn expected(&self) -> impl Iterator<Item = IncomingId> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Expected(id) => Some(*id),
+            _ => None,
+        })
     }
 
-    /// Takes out the last message, if it is expected, and the stream ends with number `end`
-    pub(super) fn take_behind(&mut self, end: u32) -> Option<IncomingId> {
-        let is_behind = self.entries.len() > end.wrapping_sub(self.next) as usize;
-        let Some(&Entry::Expected(id)) = self.entries.back().filter(|_| is_behind) else { return None };
-        self.entries.pop_back();
-        self.expected -= 1;
-        Some(id)
+    /// The message that is expected as number `number`
+    pub(super) fn expected_as(&self, number: u32) -> Option<IncomingId> {
+        match self.entries.get(number.wrapping_sub(self.next) as usize) {
+            Some(Entry::Expected(id)) => Some(*id),
+            _ => None,
+        }
+    }
+
+    /// Whether a message is expected as number `end`, with which the stream ends, or behind
+    pub(super) fn expects_behind(&self, end: u32) -> bool {
+        let mut behind = self.entries.iter().skip(end.wrapping_sub(self.next) as usize);
+        behind.any(|entry| matches!(entry, Entry::Expected(_)))
     }
 
     /// Takes out a message that is expected, the last one first
-    pub(super) fn take_any_expected(&mut self) -> Option<IncomingId> {
-        if let Some(id) = self.take_behind(self.next) {
-            return Some(id);
+    pub(super) fn take_expected(&mut self) -> Option<IncomingId> {
+        let index = self.entries.iter().rposition(|entry| matches!(entry, Entry::Expected(_)))?;
+        let Entry::Expected(id) = std::mem::take(&mut self.entries[index]) else { return None };
+        if index + 1 == self.entries.len() {
+            self.entries.pop_back();
         }
-        let entry = self.entries.iter_mut().rev().find(|entry| matches!(entry, Entry::Expected(_)))?;
-        let Entry::Expected(id) = std::mem::take(entry) else { return None };
         self.expected -= 1;
         Some(id)
     }

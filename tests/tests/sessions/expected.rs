@@ -9,17 +9,17 @@ use rdma_tests::{DEVICE, Pair, message, on_session, options, stream_of, zeros};
 
 use super::exchange;
 
-const MIB: usize = 1 << 20;
+pub(super) const MIB: usize = 1 << 20;
 /// Two ways over an idle cable take 11.6 µs, by the doorbell, the propagation and the delivery of the model, and some of it overlaps.
 const SAVED: Duration = Duration::from_micros(11);
 
 /// A pause in which grants reach the peer
-async fn rest(net: &Net) {
+pub(super) async fn rest(net: &Net) {
     net.sleep(Duration::from_micros(100)).await;
 }
 
 /// How long it takes until a message of `len` bytes has arrived
-async fn time_of(net: &Net, [from, to]: [&Stream<SimDevice>; 2], len: usize) -> Duration {
+pub(super) async fn time_of(net: &Net, [from, to]: [&Stream<SimDevice>; 2], len: usize) -> Duration {
     let start = net.now();
     let (sent, got) = join(from.send_bytes(&message(1, len)), to.recv()).await;
     sent.unwrap();

@@ -10,6 +10,7 @@ mod cancel;
 mod chaos;
 mod endings;
 mod expected;
+mod expected_wrongly;
 mod figures;
 mod front_door;
 mod given_up;

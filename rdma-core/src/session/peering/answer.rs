@@ -6,9 +6,6 @@ use super::Peering;
 use crate::Time;
 use crate::probe::{self, ProtocolState};
 
-/// The part of a path's timeout for which a grant waits for its message, so that its receiver does not take the lane for stalled
-const PART_OF_TIMEOUT: u32 = 4;
-
 impl Peering {
     /// The next part that the peer has posted a receive for
     pub(super) fn next_answer(&mut self, now: Time) -> Option<Transmit> {
@@ -19,14 +16,13 @@ impl Peering {
             // Grants are answered in order, so one that can be answered does not wait for one that cannot be yet.
             let is_in_the_way = || path.sender.behind().any(|grant| self.granted(grant) != Granted::NotYet);
             if granted == Granted::NotYet && !path.sender.has_waited(now) && !is_in_the_way() {
-                let until = now + path.timeout / PART_OF_TIMEOUT;
-                self.paths[index].as_mut()?.sender.wait(until);
+                self.paths[index].as_mut()?.sender.wait();
                 continue;
             }
             let path = self.paths[index].as_mut()?;
-            path.sender.pop();
             let token = if let Granted::Message(token) = granted { Some(token) } else { None };
             let is_void = token.is_none() && grant.len > 0;
+            path.sender.pop(now, is_void);
             if is_void {
                 probe::reached(ProtocolState::BulkVoid);
             }

@@ -82,7 +82,7 @@ impl Peering {
                     self.accept_streams(session, stream)?;
                 }
                 self.on_room(session, stream, trailer.room);
-                self.on_control(id, kind, payload, trailer.address)?;
+                self.on_control(now, id, kind, payload, trailer.address)?;
                 Ok(None)
             }
         }
@@ -90,6 +90,7 @@ impl Peering {
 
     fn on_control(
         &mut self,
+        now: Time,
         path: PathId,
         kind: PacketKind,
         payload: &[u8],
@@ -116,7 +117,7 @@ impl Peering {
             if grant.len > self.config.bulk_fragment {
                 return Err(Violation::Grant { len: grant.len, offset: grant.offset });
             }
-            path.sender.push(grant)?;
+            path.sender.push(now, grant)?;
         }
         Ok(())
     }
@@ -197,14 +198,16 @@ impl Peering {
         let Some(stream) = session.streams.get_mut(&stream_id) else { return Ok(None) };
         if stream.incoming.is_expecting() {
             let len_of = |id: IncomingId| incoming.get(id.0 as usize).map(|message| message.len);
-            let unexpected = match trailer.kind {
-                PacketKind::Finish => stream.incoming.take_behind(trailer.address.message),
-                _ => stream.incoming.take_unexpected(trailer.address.message, |id| {
-                    announced.is_some() && announced == len_of(id)
-                }),
+            let number = trailer.address.message;
+            let is_unexpected = match trailer.kind {
+                PacketKind::Finish => stream.incoming.expects_behind(number),
+                _ => stream
+                    .incoming
+                    .expected_as(number)
+                    .is_some_and(|id| announced.is_none() || announced != len_of(id)),
             };
-            if let Some(unexpected) = unexpected {
-                self.give_up_expected(unexpected);
+            if is_unexpected {
+                self.expect_nothing(id, stream_id);
                 return self.on_message(payload, trailer);
             }
         }

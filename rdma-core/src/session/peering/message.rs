@@ -68,6 +68,11 @@ impl Parts {
         is_repeat
     }
 
+    /// Bytes that are here or granted, before the message is announced
+    pub(super) fn ahead(&self) -> u64 {
+        self.next - self.lost.iter().map(|(_, len)| u64::from(*len)).sum::<u64>()
+    }
+
     /// Whether a part was granted
     pub(super) fn has_begun(&self) -> bool {
         self.next > 0

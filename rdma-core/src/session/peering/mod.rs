@@ -95,8 +95,8 @@ pub struct Peering {
     incoming: Slab<Incoming>,
     /// Messages of the bulk lane that have memory, and parts that are not granted.
     ungranted: VecDeque<IncomingId>,
-    /// Messages that this side expects, and of which parts are not granted yet.
-    expected: VecDeque<IncomingId>,
+    /// Streams that expect messages of which parts may be granted.
+    expected: VecDeque<(SessionId, StreamId)>,
     /// Streams with something to send, by priority.
     ready: [VecDeque<(SessionId, StreamId)>; 3],
     /// Messages of the bulk lane whose arrival the peer does not know.
@@ -207,7 +207,9 @@ impl Peering {
     /// Tells that the device does not work on a path any more that was lost
     pub fn path_stopped(&mut self, path: PathId) {
         self.stopping_paths.retain(|other| *other != path);
-        for (_, slot) in self.stopping.extract_if(.., |(other, _)| *other == path).collect::<Vec<_>>() {
+        let lost = self.stopping.extract_if(.., |(other, _)| *other == path).collect::<Vec<_>>();
+        // Each goes to the front of its line, so the last one first.
+        for (_, slot) in lost.into_iter().rev() {
             if let Some(id) = slot.id {
                 self.grant_again(id, slot.offset, slot.len);
             }
@@ -465,17 +467,11 @@ impl Peering {
         };
         parts.lose((offset, len));
         probe::reached(ProtocolState::BulkGrantedAgain);
-        let (session, stream) = (SessionId(address.session), StreamId(address.stream));
-        let session = self.sessions[address.session as usize & 1].peek(session);
-        let stream = session.and_then(|session| session.streams.get(&stream));
-        let line = match stream {
-            _ if parts.is_announced => &mut self.ungranted,
-            Some(stream) if stream.backoff == 0 => &mut self.expected,
-            // Once it is announced.
-            _ => return,
-        };
-        if !line.contains(&id) {
-            line.push_front(id);
+        if !parts.is_announced {
+            let Address { session, stream, .. } = *address;
+            self.await_grants(SessionId(session), StreamId(stream));
+        } else if !self.ungranted.contains(&id) {
+            self.ungranted.push_front(id);
         }
     }
 }

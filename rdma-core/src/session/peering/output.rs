@@ -250,8 +250,8 @@ impl Peering {
     fn next_bulk(&mut self, now: Time) -> Option<Transmit> {
         self.next_answer(now)
             .or_else(|| self.next_keep_alive(now))
-            .or_else(|| self.next_receive(now, false))
-            .or_else(|| self.next_receive(now, true))
+            .or_else(|| self.next_receive(now))
+            .or_else(|| self.next_expected_receive(now))
     }
 
     /// A receive for a trailer alone, on a bulk lane that has rested for long
@@ -265,16 +265,25 @@ impl Peering {
         Some(Transmit::BulkReceive { path: path_id, id: None, offset: 0, len: 0 })
     }
 
-    /// A receive for the next part of an announced message, or of an expected one
-    fn next_receive(&mut self, now: Time, is_expected: bool) -> Option<Transmit> {
+    /// A receive for the next part of an announced message
+    fn next_receive(&mut self, now: Time) -> Option<Transmit> {
         loop {
-            let line = if is_expected { &self.expected } else { &self.ungranted };
-            let id = *line.front()?;
+            let id = *self.ungranted.front()?;
             if let Some(part) = self.next_part(id) {
-                return self.grant_part(now, id, part, is_expected);
+                return self.grant_part(now, id, part, false);
             }
-            let line = if is_expected { &mut self.expected } else { &mut self.ungranted };
-            line.pop_front();
+            self.ungranted.pop_front();
+        }
+    }
+
+    /// A receive for the next part of an expected message
+    fn next_expected_receive(&mut self, now: Time) -> Option<Transmit> {
+        loop {
+            let key = *self.expected.front()?;
+            if let Some((id, part)) = self.next_expected_part(key) {
+                return self.grant_part(now, id, part, true);
+            }
+            self.expected.pop_front();
         }
     }
 

@@ -5,6 +5,9 @@ use super::super::lane::{Lane, LaneConfig};
 use super::super::{Address, SessionId, StreamId};
 use crate::Time;
 
+/// The part of a path's timeout for which a grant waits for its message, so that its receiver does not take the lane for stalled
+const PART_OF_TIMEOUT: u32 = 4;
+
 /// Both lanes of a path
 #[derive(Debug)]
 pub(super) struct Path {
@@ -29,7 +32,7 @@ impl Path {
             epoch,
             lane: Lane::new(config, now, probes),
             receiver: BulkReceiver::new(now, config.bulk_slots),
-            sender: BulkSender::new(config.bulk_slots),
+            sender: BulkSender::new(config.bulk_slots, config.timeout / PART_OF_TIMEOUT),
             rate: rate.max(1),
             timeout: config.timeout,
             unsent: 0,

@@ -31,9 +31,8 @@ impl Peering {
         self.stopping.retain(|(_, slot)| slot.address.session != id.0);
         let incoming = &self.incoming;
         let is_open = |message: &Incoming| matches!(message.progress, Progress::Bulk(_));
-        for line in [&mut self.ungranted, &mut self.expected] {
-            line.retain(|id| incoming.get(id.0 as usize).is_some_and(is_open));
-        }
+        self.ungranted.retain(|id| incoming.get(id.0 as usize).is_some_and(is_open));
+        self.expected.retain(|(other, _)| *other != id);
         true
     }
 

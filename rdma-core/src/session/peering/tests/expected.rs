@@ -56,7 +56,7 @@ fn another_message_than_the_expected_one_arrives_whole() {
         world.run(SECOND);
         let sent: Vec<_> = others.iter().enumerate().map(|(n, len)| message(n, *len)).collect();
         assert!(world.nodes[1].received.get(&key).cloned().unwrap_or_default() == sent, "{others:?}");
-        let fulfilled = others.iter().take(4).filter(|len| **len == LEN).count();
+        let fulfilled = others.iter().take(4).take_while(|len| **len == LEN).count();
         assert_eq!(world.nodes[1].unexpected, 4 - fulfilled, "{others:?}");
         assert!(world.nodes.iter().all(|node| node.losses.is_empty() && node.outgoing.is_empty()));
         assert!(world.nodes[1].peering.incoming.is_empty());

@@ -1,0 +1,147 @@
+//! What it costs when other messages come than those that were expected, or none for a while
+
+use std::time::Duration;
+
+use futures::future::join;
+use rdma_async::Stream;
+use rdma_sim::{Net, Sim, SimDevice};
+use rdma_tests::{DEVICE, Pair, on_session, options, stream_of};
+
+use super::expected::{MIB, rest, time_of};
+
+/// The time of 256 KiB on the cable, which are granted before they are announced: 28.5 µs at 9.2 GB/s.
+const AHEAD: Duration = Duration::from_micros(30);
+/// What a message may take longer beside the rest of the protocol: reports, and room.
+const BESIDE: Duration = Duration::from_micros(1);
+
+/// How long each of `count` messages of `len` bytes takes, one after the other
+async fn times(net: &Net, [from, to]: [&Stream<SimDevice>; 2], len: usize, count: usize) -> Vec<Duration> {
+    let mut times = Vec::new();
+    for _ in 0..count {
+        times.push(time_of(net, [from, to], len).await);
+        net.sleep(Duration::from_micros(20)).await;
+    }
+    times
+}
+
+/// Regression: each of the next messages paid for one that was expected in its place, up to 447 µs.
+///
+/// Catches more that is granted ahead than the way of the grants takes, and what is still expected after another message has come.
+#[test]
+fn a_wrong_guess_costs_once_and_little() {
+    for (len, count) in [(100_000, 4), (MIB, 1), (MIB, 4), (4 * MIB, 4)] {
+        for sent in [1, 30_000, 68_544, 100_001, 2 * MIB] {
+            on_session(Sim::new(), &options(), async |net, pair| {
+                let (from, to) = (pair.ab.main_stream(), pair.ba.main_stream());
+                times(&net, [from, to], sent, 2).await;
+                let usual = times(&net, [from, to], sent, 1).await[0];
+                assert_eq!(to.expect(len, count), count);
+                rest(&net).await;
+                let found = times(&net, [from, to], sent, 6).await;
+                let case = format!("{sent} where {len} × {count}: {found:?}, usually {usual:?}");
+                assert!(found.iter().sum::<Duration>() <= usual * 6 + AHEAD, "{case}");
+                assert!(found[2..].iter().all(|found| *found <= usual + BESIDE), "{case}");
+                assert_eq!(to.expect(len, count), 0, "not so soon after a wrong guess");
+            });
+        }
+    }
+}
+
+/// Catches a guess that is paid for each time.
+#[test]
+fn guessing_wrongly_for_ever_costs_little() {
+    on_session(Sim::new(), &options(), async |net, pair| {
+        let (from, to) = (pair.ab.main_stream(), pair.ba.main_stream());
+        let mut took = [Duration::ZERO; 2];
+        for guesses in [false, true] {
+            let start = net.now();
+            for _ in 0..80 {
+                if guesses {
+                    to.expect(4 * MIB, 4);
+                }
+                time_of(&net, [from, to], 100_000).await;
+            }
+            took[usize::from(guesses)] = net.now() - start;
+        }
+        assert!(took[1] <= took[0].mul_f64(1.06), "{took:?}");
+    });
+}
+
+/// Regression: with four expected, a message that came a second later took 470 µs instead of 138.
+///
+/// Catches grants that end one after the other, while what comes waits behind them.
+#[test]
+fn a_message_that_comes_late_is_not_late_for_being_expected() {
+    for (len, count) in [(68_545, 4), (300_000, 4), (MIB, 1), (MIB, 4), (4 * MIB, 4)] {
+        for pause in [1, 200, 260, 510, 1_100, 3_000, 60_000] {
+            on_session(Sim::new(), &options(), async |net, pair| {
+                let (from, to) = (pair.ab.main_stream(), pair.ba.main_stream());
+                times(&net, [from, to], len, 2).await;
+                let usual = times(&net, [from, to], len, 1).await[0];
+                assert_eq!(to.expect(len, count), count);
+                net.sleep(Duration::from_millis(pause)).await;
+                let found = times(&net, [from, to], len, 6).await;
+                let is_usual = found.iter().all(|found| *found <= usual + BESIDE);
+                assert!(is_usual, "{len} × {count} after {pause} ms: {found:?}, usually {usual:?}");
+            });
+        }
+    }
+}
+
+/// Regression: after an outage the last of several expected messages was granted first; the first waited for 229 µs, and then none was
+/// expected.
+///
+/// Catches what was expected before a cable was out that is worse than nothing after it.
+#[test]
+fn what_is_expected_is_expected_after_an_outage() {
+    for (len, count) in [(68_545, 4), (MIB, 1), (MIB, 3), (4 * MIB, 4)] {
+        for fault in [None, Some("flap 3ms"), Some("flap 80ms")] {
+            on_session(Sim::new(), &options(), async |net, pair| {
+                let Pair { ab, ba, .. } = &pair;
+                let (from, to) = (ab.main_stream(), ba.main_stream());
+                times(&net, [from, to], len, 2).await;
+                let usual = times(&net, [from, to], len, 1).await[0];
+                assert_eq!(to.expect(len, count), count);
+                rest(&net).await;
+                match fault {
+                    Some(fault) => net.inject(format!("at 0s a:{DEVICE} {fault}").parse().unwrap()),
+                    None => ba.break_paths(),
+                }
+                net.sleep(Duration::from_millis(220)).await;
+                let found = times(&net, [from, to], len, count).await;
+                let case = format!("{len} × {count} after {fault:?}: {found:?}, usually {usual:?}");
+                assert!(found[0] + Duration::from_micros(11) <= usual, "{case}");
+                assert!(found.iter().all(|found| *found <= usual + BESIDE), "{case}");
+            });
+        }
+    }
+}
+
+/// Catches right guesses that cost others, or themselves, beside another stream that is busy.
+#[test]
+fn right_guesses_cost_a_busy_stream_next_to_nothing() {
+    for len in [100_000, MIB, 4 * MIB] {
+        let mut took = [Duration::ZERO; 2];
+        for guesses in [false, true] {
+            on_session(Sim::new(), &options(), async |net, pair| {
+                let busy = stream_of(&pair.ab, &pair.ba).await;
+                let (from, to) = (pair.ab.main_stream(), pair.ba.main_stream());
+                let start = net.now();
+                let others = async {
+                    times(&net, [&busy.0, &busy.1], 4 * MIB, 40).await;
+                };
+                let guessed = async {
+                    for _ in 0..(40 * 4 * MIB / len).min(160) {
+                        if guesses {
+                            to.expect(len, 4);
+                        }
+                        time_of(&net, [from, to], len).await;
+                    }
+                };
+                join(others, guessed).await;
+                took[usize::from(guesses)] = net.now() - start;
+            });
+        }
+        assert!(took[1] <= took[0].mul_f64(1.02), "{len} bytes: {took:?}");
+    }
+}
