@@ -1,5 +1,6 @@
 //! What the reactor does with a peering: completions, time and memory
 
+use std::ops::Range;
 use std::task::{Context, Poll};
 
 use rdma_core::probe::{self, ProtocolState};
@@ -336,7 +337,7 @@ impl<D: Device> State<D> {
         !passed_over.is_empty()
     }
 
-    /// Finds memory for long messages of a stream that are not announced, among the `count` that are read next; for how many it has
+    /// Finds memory for long messages of a stream that are not announced, at `places` among those that are read next; for how many it has
     ///
     /// It takes none that is kept free for messages that are asked for, none when announced messages wait, and for more than as much as the
     /// longest message takes none of the shares of other peers.
@@ -344,7 +345,7 @@ impl<D: Device> State<D> {
         &mut self,
         key: StreamKey,
         len: usize,
-        count: usize,
+        places: Range<usize>,
         now: Time,
         effects: &mut Effects,
     ) -> usize {
@@ -352,8 +353,10 @@ impl<D: Device> State<D> {
         let mut expected = 0;
         while self.end.is_none() && self.announced.is_empty() {
             let Some(stream) = find_stream(&mut self.sessions, key) else { break };
-            let within = u32::try_from(count.saturating_sub(stream.inbox.len())).unwrap_or(u32::MAX);
-            if !self.core.can_expect(key.session, key.stream, len as u64, within) {
+            let unread = stream.inbox.len();
+            let place = |end: usize| u32::try_from(end.saturating_sub(unread)).unwrap_or(u32::MAX);
+            let places = place(places.start)..place(places.end);
+            if !self.core.can_expect(key.session, key.stream, len as u64, places.clone()) {
                 break;
             }
             let free = self.pool.free(Zone::Bulk);
@@ -367,7 +370,7 @@ impl<D: Device> State<D> {
             let Some(mut lease) = self.pool.try_lease_leaving(Zone::Bulk, span, reserve) else { break };
             lease.set_received(len);
             lease.charge_to(stream.unread());
-            let id = self.core.expect(key.session, key.stream, len as u64, within);
+            let id = self.core.expect(key.session, key.stream, len as u64, places);
             let id = id.expect("the protocol can expect the message");
             // It does not count as announced: the peer gets memory for what it announces whether or not it sends this.
             self.incoming.insert_expected(id, lease);

@@ -1,4 +1,5 @@
 use std::ops::Deref;
+use std::ops::Range;
 use std::sync::Arc;
 
 use rdma_core::Device;
@@ -66,9 +67,9 @@ impl<D: Device> StreamHandle<D> {
         self.peering.with(|state, now, effects| state.finish(self.key, now, effects));
     }
 
-    /// Expects `len` bytes as each of the next `count` messages; for how many more there is memory
-    pub(super) fn expect(&self, len: usize, count: usize) -> usize {
-        self.peering.with(|state, now, effects| state.expect(self.key, len, count, now, effects))
+    /// Expects `len` bytes as each of the messages at `places`; for how many more there is memory
+    pub(super) fn expect(&self, len: usize, places: Range<usize>) -> usize {
+        self.peering.with(|state, now, effects| state.expect(self.key, len, places, now, effects))
     }
 
     /// The stream, without keeping it open

@@ -19,6 +19,7 @@ mod snapshot;
 mod stream;
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use rdma_core::session::{PathId, Priority, SessionId, Side};
@@ -196,9 +197,9 @@ impl<D: Device> Session<D> {
         self.main.try_recv()
     }
 
-    /// Expects that each of the next `count` messages on the main stream that were not read has `len` bytes; see [`Stream::expect`]
-    pub fn expect(&self, len: usize, count: usize) -> usize {
-        self.main.expect(len, count)
+    /// Expects that each of the messages at `places` on the main stream has `len` bytes; see [`Stream::expect`]
+    pub fn expect(&self, len: usize, places: Range<usize>) -> usize {
+        self.main.expect(len, places)
     }
 
     /// The messages of the main stream, as a [`futures_core::Stream`]; see [`Stream::messages`]

@@ -1,5 +1,6 @@
 use std::fmt;
 use std::future::poll_fn;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -170,13 +171,16 @@ impl<D: Device> Stream<D> {
         Ok(body.map(|body| self.handle.message(body)))
     }
 
-    /// Expects that each of the next `count` messages that were not read has `len` bytes, so that the peer need not announce them first
+    /// Expects that each of the messages at `places` has `len` bytes, so that the peer need not announce them first
+    ///
+    /// Places are counted from the message that is read next: `0..1` is that one, and `1..2` the one behind it, for example behind a short
+    /// header.
     ///
     /// A message above 68,544 bytes is announced, and waits until this side has answered with memory: its bytes are here after three ways
     /// over the cable. One whose memory the peer knows of before it sends it takes one way: expect it at least one way ahead. In the model
     /// of the device that saves 11 µs. For shorter messages, expect nothing: they take one way anyway.
     ///
-    /// Messages that are here and unread count among the `count`, as do those that are expected already; these keep their length.
+    /// Messages that are here and unread have places, too, as do those that are expected already; these keep their length.
     /// At most four messages of a stream are expected at once.
     ///
     /// Returns for how many messages more there was memory, and 0 if messages of this length are not announced or are too long, if the session
@@ -210,7 +214,7 @@ impl<D: Device> Stream<D> {
     /// # let requests = async {
     /// // The answer to each request has as many bytes as the request.
     /// for layer in 0..3 {
-    ///     session.expect(1 << 20, 1);
+    ///     session.expect(1 << 20, 0..1);
     ///     session.send_bytes(&vec![layer; 1 << 20]).await?;
     ///     assert_eq!(session.recv().await?.expect("an answer")[..], vec![layer; 1 << 20]);
     /// }
@@ -220,8 +224,8 @@ impl<D: Device> Stream<D> {
     /// # futures::future::join(requests, worker).await.0
     /// # }).value.unwrap();
     /// ```
-    pub fn expect(&self, len: usize, count: usize) -> usize {
-        self.handle.expect(len, count)
+    pub fn expect(&self, len: usize, places: Range<usize>) -> usize {
+        self.handle.expect(len, places)
     }
 
     /// The messages, as a [`futures_core::Stream`]

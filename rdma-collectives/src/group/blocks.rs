@@ -20,9 +20,10 @@ struct Lane {
 }
 
 const EAGER: Lane = Lane { stretch: 1.29, block: 0.3e-6, crossings: 1.0, fill: 1.0, range: [1, MAX_EAGER] };
-/// A message is announced, and memory for it granted, before it is sent; where messages have the same length, most are granted ahead.
+/// A message is announced, and memory for it granted, before it is sent; where messages have the same length, most are granted ahead,
+/// those at the beginning of an operation when another one is over that it has followed before.
 const BULK: Lane =
-    Lane { stretch: 1.012, block: 1.4e-6, crossings: 2.5, fill: 0.4, range: [MAX_EAGER + 1, usize::MAX] };
+    Lane { stretch: 1.012, block: 1.4e-6, crossings: 1.5, fill: 0.3, range: [MAX_EAGER + 1, usize::MAX] };
 
 impl Lane {
     /// The time of an operation with the best number of blocks for a part of `len` bytes, and that number

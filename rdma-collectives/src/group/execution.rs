@@ -37,6 +37,8 @@ pub(crate) struct Job<'a> {
     pub(crate) sequence: u32,
     pub(crate) call: Call,
     pub(crate) prepared: &'a Prepared,
+    /// The operation that is likely to follow
+    pub(crate) following: Option<&'a Prepared>,
     pub(crate) kernel: Option<Kernel>,
     /// How much of the receive memory of its node blocks may hold while they wait for others, in bytes
     pub(crate) max_held: usize,
@@ -50,6 +52,8 @@ pub(crate) struct Execution<'a, D: Device> {
     links: &'a mut [Link<D>],
     /// By link
     neighbours: Vec<Neighbour>,
+    /// The same in the operation that is likely to follow
+    following: Option<Vec<Neighbour>>,
     /// By link and channel
     channels: BTreeMap<(usize, Channel), usize>,
     ins: Vec<InState>,
@@ -90,12 +94,15 @@ struct OutState {
 impl<'a, D: Device> Execution<'a, D> {
     pub(crate) fn new(job: Job<'a>, links: &'a mut [Link<D>]) -> Self {
         let index: BTreeMap<_, _> = links.iter().map(|link| link.rank).zip(0..).collect();
-        let mut neighbours: Vec<_> = links.iter().map(|_| Neighbour::default()).collect();
+        let neighbours = |prepared: &Prepared| -> Vec<_> {
+            links.iter().map(|link| Neighbour::new(link.rank, prepared)).collect()
+        };
+        let following = job.following.map(neighbours);
+        let neighbours = neighbours(job.prepared);
         let mut channels = BTreeMap::new();
         let mut ins = Vec::new();
         for (number, from) in job.prepared.schedule.ins.iter().enumerate() {
             let (link, total) = (index[&from.from], job.prepared.blocks.count(from.len));
-            neighbours[link].expect(job.prepared.blocks.message(from.len), total, from.is_at_once);
             channels.insert((link, from.channel), number);
             ins.push(InState {
                 link,
@@ -107,15 +114,27 @@ impl<'a, D: Device> Execution<'a, D> {
             });
         }
         let mut outs = Vec::new();
-        for (number, to) in job.prepared.schedule.outs.iter().enumerate() {
-            neighbours[index[&to.to]].outs.push(number);
+        for to in &job.prepared.schedule.outs {
             let total = job.prepared.blocks.count(to.len);
             outs.push(OutState { sent: 0, total, granted: job.prepared.window.min(total) });
         }
         let kept = vec![0; job.prepared.schedule.sinks.len()];
         let longest = outs.iter().map(|out| i64::from(out.total)).max().unwrap_or(1);
         let runtime = links.first().map(|link| Arc::clone(link.runtime()));
-        Self { job, links, neighbours, channels, ins, outs, kept, copied: 0, work: 0, longest, runtime }
+        Self {
+            job,
+            links,
+            neighbours,
+            following,
+            channels,
+            ins,
+            outs,
+            kept,
+            copied: 0,
+            work: 0,
+            longest,
+            runtime,
+        }
     }
 
     /// Goes on until there is nothing to do before something arrives or has been sent, or other tasks should run
@@ -222,8 +241,9 @@ impl<'a, D: Device> Execution<'a, D> {
 
     fn receive(&mut self, link: usize, cx: &mut Context<'_>) -> Result<bool, GroupError> {
         let mut has_progress = self.links[link].poll_sent(cx)?;
-        if let Some(len) = self.neighbours[link].len_of_next() {
-            self.links[link].expect(len, self.neighbours[link].expected);
+        let following = self.following.as_ref().map(|following| &following[link]);
+        for (len, places) in self.neighbours[link].to_expect(following) {
+            self.links[link].expect(len, places);
         }
         while let Poll::Ready(credit) = self.links[link].poll_credit(self.job.sequence, cx) {
             self.credit(link, credit?)?;
@@ -326,14 +346,16 @@ impl<'a, D: Device> Execution<'a, D> {
     fn send(&mut self, link: usize, cx: &mut Context<'_>) -> Result<bool, GroupError> {
         let mut has_progress = false;
         while !self.has_worked() && self.links[link].has_room() {
-            let outs = self.neighbours[link].outs.iter().copied().filter(|&out| self.can_send(out));
-            let next = outs.min_by_key(|&out| self.urgency(out));
-            let is_told = &mut self.neighbours[link].is_told;
-            // At once, also without a block: ranks that called different operations may wait for each other.
-            if next.is_none() && *is_told {
+            let neighbour = &self.neighbours[link];
+            let outs = neighbour.outs.iter().copied().filter(|&out| self.can_send(out));
+            let mut next = outs.min_by_key(|&out| self.urgency(out));
+            if next.is_none() && neighbour.is_told {
                 break;
             }
-            *is_told = true;
+            // At once, also without a block: ranks that called different operations may wait for each other. The neighbour knows whether a
+            // block goes first.
+            next = next.filter(|_| neighbour.is_told || neighbour.goes_at_once);
+            self.neighbours[link].is_told = true;
             let Some(mut lease) = self.links[link].take_spare() else { break };
             lease.clear();
             match next {

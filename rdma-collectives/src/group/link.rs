@@ -1,6 +1,7 @@
 //! The streams to a neighbour
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -191,10 +192,10 @@ impl<D: Device> Link<D> {
         Poll::Pending
     }
 
-    /// Expects that each of the next `count` messages of operations has `len` bytes
-    pub(crate) fn expect(&self, len: usize, count: u32) {
+    /// Expects that each of the messages of operations at `places` has `len` bytes
+    pub(crate) fn expect(&self, len: usize, places: Range<u32>) {
         // Without memory to spare they are announced.
-        let _ = self.streams.data.expect(len, count as usize);
+        let _ = self.streams.data.expect(len, places.start as usize..places.end as usize);
     }
 
     /// The next credit; pending for ever when the neighbour sends no more

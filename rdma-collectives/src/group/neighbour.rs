@@ -1,5 +1,10 @@
 //! What a rank and a neighbour still have to do for each other in an operation
 
+use std::ops::Range;
+
+use super::plans::Prepared;
+use super::schedule::Feed;
+
 /// A neighbour in an operation
 #[derive(Default)]
 pub(crate) struct Neighbour {
@@ -11,29 +16,67 @@ pub(crate) struct Neighbour {
     len: Option<usize>,
     /// Whether a block comes first
     is_at_once: bool,
+    /// Whether a block goes first
+    pub(crate) goes_at_once: bool,
     /// Whether it has said that it has begun the operation
     pub(crate) has_begun: bool,
     /// Whether this rank has told it
     pub(crate) is_told: bool,
+    /// Messages that were to come when they were expected last
+    asked: Option<u32>,
 }
 
 impl Neighbour {
-    /// Notes that `count` blocks come, in messages of `len` bytes if that is known
-    pub(crate) fn expect(&mut self, len: Option<usize>, count: u32, is_at_once: bool) {
-        self.len = if self.expected == 0 { len } else { self.len.filter(|_| self.len == len) };
-        self.expected += count;
-        self.is_at_once |= is_at_once;
-    }
-
-    /// The length of its next messages, if that is certain
-    ///
-    /// A neighbour that has no block yet says first that it has begun.
-    pub(crate) fn len_of_next(&self) -> Option<usize> {
-        self.len.filter(|_| self.has_begun || self.is_at_once)
+    /// The neighbour `rank` at the beginning of an operation
+    pub(crate) fn new(rank: usize, prepared: &Prepared) -> Self {
+        let mut new = Self::default();
+        for from in prepared.schedule.ins.iter().filter(|from| from.from == rank) {
+            let len = prepared.blocks.message(from.len);
+            new.len = if new.expected == 0 { len } else { new.len.filter(|_| new.len == len) };
+            new.expected += prepared.blocks.count(from.len);
+            new.is_at_once |= from.is_at_once;
+        }
+        for (number, to) in prepared.schedule.outs.iter().enumerate().filter(|(_, to)| to.to == rank) {
+            new.outs.push(number);
+            new.goes_at_once |= match &to.feed {
+                Feed::Combined { ins, .. } => ins.is_empty(),
+                Feed::Input(_) => true,
+                Feed::Sink(_) => false,
+            };
+        }
+        new
     }
 
     /// Whether messages of this operation are still to come
     pub(crate) fn is_awaited(&self) -> bool {
-        !self.has_begun || self.expected > 0
+        self.awaited() > 0
+    }
+
+    /// Messages of this operation that are still to come
+    fn awaited(&self) -> u32 {
+        self.expected + self.begins()
+    }
+
+    /// Messages that only say that it has begun, because it has no block yet
+    fn begins(&self) -> u32 {
+        u32::from(!self.has_begun && (!self.is_at_once || self.expected == 0))
+    }
+
+    /// The length of the messages that are still to come, and their places, if that is certain
+    fn places(&self) -> Option<(usize, Range<u32>)> {
+        Some((self.len?, self.begins()..self.awaited()))
+    }
+
+    /// Which messages to expect of it, in this operation and at the beginning of the one that is likely to follow; each time that one has come
+    pub(crate) fn to_expect(
+        &mut self,
+        following: Option<&Self>,
+    ) -> impl Iterator<Item = (usize, Range<u32>)> {
+        let awaited = self.awaited();
+        let is_news = self.asked.replace(awaited) != Some(awaited);
+        let following = following
+            .and_then(Self::places)
+            .map(|(len, places)| (len, places.start + awaited..places.end + awaited));
+        self.places().into_iter().chain(following).filter(move |_| is_news)
     }
 }

@@ -1,7 +1,7 @@
 //! The plans of a group, made when they are first needed
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::blocks::Blocks;
 use super::call::{Call, OperationKind};
@@ -54,7 +54,8 @@ impl Planned {
         let largest = lens.max().unwrap_or(0).saturating_mul(size);
         let blocks = Blocks::best(largest, &self.forecast, payload, options.block_bytes, size);
         let window = options.window(self.channels, blocks.longest());
-        Prepared { schedule: Schedule::new(&self.plan, rank, counts, size), blocks, window }
+        let schedule = Schedule::new(&self.plan, rank, counts, size);
+        Prepared { schedule, blocks, window, following: Mutex::default() }
     }
 }
 
@@ -65,6 +66,16 @@ pub(crate) struct Prepared {
     pub(crate) blocks: Blocks,
     /// How many blocks of a channel may be under way, or held by the receiver
     pub(crate) window: u32,
+    following: Mutex<Following>,
+}
+
+/// The operation that has followed another one last
+#[derive(Debug, Default)]
+struct Following {
+    /// Nothing, if its schedule is not kept
+    prepared: Weak<Prepared>,
+    /// Whether it is likely to follow again: it is the same as the other one, or has followed twice in a row
+    is_likely: bool,
 }
 
 impl Prepared {
@@ -72,7 +83,26 @@ impl Prepared {
     pub(crate) fn alone(call: &Call, options: GroupOptions) -> Self {
         let size = call.element.size();
         let schedule = Schedule::alone(call.count as usize * size);
-        Self { schedule, blocks: Blocks::new(0, 1, options.block_bytes, size), window: 1 }
+        Self {
+            schedule,
+            blocks: Blocks::new(0, 1, options.block_bytes, size),
+            window: 1,
+            following: Mutex::default(),
+        }
+    }
+
+    /// Notes that another operation follows this one
+    pub(crate) fn is_followed_by(&self, other: &Arc<Self>) {
+        let prepared = Arc::downgrade(other);
+        let mut following = self.following.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_likely = following.prepared.ptr_eq(&prepared) || std::ptr::eq(self, &**other);
+        *following = Following { prepared, is_likely };
+    }
+
+    /// The operation that is likely to follow this one
+    pub(crate) fn following(&self) -> Option<Arc<Self>> {
+        let following = self.following.lock().unwrap_or_else(PoisonError::into_inner);
+        following.prepared.upgrade().filter(|_| following.is_likely)
     }
 }
 

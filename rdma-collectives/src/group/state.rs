@@ -82,6 +82,8 @@ pub struct Group<D: Device> {
     pub(super) sequence: u32,
     /// How much of the receive memory of its node blocks may hold while they wait for others, in bytes
     max_held: usize,
+    /// The operation before
+    before: Option<Arc<Prepared>>,
     /// Why the group is over
     pub(super) end: Option<GroupError>,
     pub(super) founding: Founding,
@@ -129,7 +131,18 @@ impl<D: Device> Group<D> {
         }
         let max_held = max_message / HELD_PART;
         let monitor = Monitor::new(rank);
-        Self { rank, links, options, plans, sequence: 0, max_held, end: None, founding, monitor }
+        Self {
+            rank,
+            links,
+            options,
+            plans,
+            sequence: 0,
+            max_held,
+            before: None,
+            end: None,
+            founding,
+            monitor,
+        }
     }
 
     /// The number of this rank, from 0: its index in [`Cabling::hosts`]
@@ -211,13 +224,18 @@ impl<D: Device> Group<D> {
         } else {
             self.plans.prepare(self.rank, &call, counts, self.options)?
         };
+        if let Some(before) = self.before.replace(Arc::clone(&prepared)) {
+            before.is_followed_by(&prepared);
+        }
+        let following = prepared.following();
         let (rank, ranks, sequence, max_held) = (self.rank, self.size(), self.sequence, self.max_held);
         self.sequence = sequence.wrapping_add(1);
         self.monitor.update(|waits| (waits.sequence, waits.call) = (sequence, Some(call)));
         let running = Running { sequence, group: self };
         let Self { links, monitor, .. } = &mut *running.group;
-        let prepared = &prepared;
-        let job = Job { rank, ranks, sequence, call, prepared, kernel, max_held, monitor, buffers };
+        let (prepared, following) = (&*prepared, following.as_deref());
+        let job =
+            Job { rank, ranks, sequence, call, prepared, following, kernel, max_held, monitor, buffers };
         let mut execution = Execution::new(job, links);
         let result = poll_fn(|cx| execution.poll(cx)).await;
         running.finish(result)

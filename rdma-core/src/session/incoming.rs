@@ -1,6 +1,7 @@
 //! One direction of a stream at its receiver
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::IncomingId;
 
@@ -56,20 +57,20 @@ impl IncomingStream {
         Ok(Some(&mut self.entries[index]))
     }
 
-    /// The index of the first message of which nothing is known, if it is one of the next `within`, and fewer than `max` are expected
-    pub(super) fn next_to_expect(&self, within: u32, max: u32) -> Option<usize> {
+    /// The index of the first message at `places` of which nothing is known, if fewer than `max` are expected
+    pub(super) fn next_to_expect(&self, places: Range<u32>, max: u32) -> Option<usize> {
         if self.end.is_some() || self.expected >= max {
             return None;
         }
-        let index = self.entries.iter().position(|entry| *entry == Entry::Unknown);
-        Some(index.unwrap_or(self.entries.len())).filter(|index| *index < within as usize)
+        let is_unknown = |index: &usize| matches!(self.entries.get(*index), None | Some(Entry::Unknown));
+        (places.start as usize..places.end as usize).find(is_unknown)
     }
 
     /// Expects the message with an index that was [found](Self::next_to_expect); `new` is told its number
     pub(super) fn expect(&mut self, index: usize, new: impl FnOnce(u32) -> IncomingId) -> IncomingId {
         let number = self.next.wrapping_add(index as u32);
-        if index == self.entries.len() {
-            self.entries.push_back(Entry::Unknown);
+        if index >= self.entries.len() {
+            self.entries.resize(index + 1, Entry::Unknown);
         }
         let id = new(number);
         self.entries[index] = Entry::Expected(id);
@@ -109,9 +110,8 @@ impl IncomingStream {
     pub(super) fn take_expected(&mut self) -> Option<IncomingId> {
         let index = self.entries.iter().rposition(|entry| matches!(entry, Entry::Expected(_)))?;
         let Entry::Expected(id) = std::mem::take(&mut self.entries[index]) else { return None };
-        if index + 1 == self.entries.len() {
-            self.entries.pop_back();
-        }
+        // Nothing has begun to arrive behind an entry that is unknown.
+        while self.entries.pop_back_if(|entry| *entry == Entry::Unknown).is_some() {}
         self.expected -= 1;
         Some(id)
     }

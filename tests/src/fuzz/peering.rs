@@ -265,7 +265,8 @@ impl Victim {
                 self.announced.pop_front().into_iter().for_each(|id| self.peering.accept_bulk(id));
             }
             Step::Expect { session, stream, len } => {
-                let id = self.id(*session).and_then(|id| self.peering.expect(id, StreamId(*stream), *len, 3));
+                let (stream, places) = (StreamId(*stream), (*len % 2) as u32..3);
+                let id = self.id(*session).and_then(|id| self.peering.expect(id, stream, *len, places));
                 if let Some(id) = id {
                     assert!(self.incoming.insert(id), "{id:?} is in use");
                 }

@@ -81,7 +81,7 @@ async fn latency(net: &Net, groups: &mut [Group<SimDevice>], beside: Option<Prio
         (net.now() - start) / TIMES
     };
     let Some(priority) = beside else { return short(groups).await };
-    let mut others = duplicates(groups, GroupOptions::new().priority(priority)).await;
+    let mut others = duplicates(groups, GroupOptions::new().block_bytes(64 << 10).priority(priority)).await;
     let long = on_all(&mut others, async |_, group| {
         for _ in 0..100 {
             sum(group, 60_000).await.unwrap();

@@ -5,6 +5,7 @@ mod cluster;
 mod deaths;
 mod failures;
 mod figures;
+mod following;
 mod growing;
 mod joins;
 mod limits;

@@ -140,7 +140,7 @@ async fn send<D: Device>(
 /// Says how long the messages from the next one on are, as far as they are equal; one in seven times something else
 fn expect<D: Device>(stream: &Stream<D>, number: usize, lens: &[usize]) -> usize {
     let count = lens.iter().take_while(|len| **len == lens[0]).count();
-    stream.expect(lens[0] + if number % 7 == 6 { 4096 } else { 0 }, count)
+    stream.expect(lens[0] + if number % 7 == 6 { 4096 } else { 0 }, 0..count)
 }
 
 /// Receives messages of these lengths, or a part of them and then the end; calls `at_half` in the middle

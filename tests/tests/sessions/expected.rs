@@ -37,7 +37,7 @@ fn an_expected_message_saves_two_ways() {
                 rest(&net).await;
                 let without = time_of(&net, [from, to], len).await;
                 rest(&net).await;
-                assert_eq!(to.expect(len, 1), 1);
+                assert_eq!(to.expect(len, 0..1), 1);
                 rest(&net).await;
                 let with = time_of(&net, [from, to], len).await;
                 assert!(with + SAVED <= without, "{len} bytes: {with:?}, {without:?} without");
@@ -54,7 +54,7 @@ fn expected_or_not_messages_arrive_on_every_device() {
         for expected in [68_545, 300_000, 2 * MIB] {
             on_session(Sim::new().model(model.clone()), &options(), async |net, pair| {
                 for stream in [pair.ab.main_stream(), pair.ba.main_stream()] {
-                    stream.expect(expected, 9);
+                    stream.expect(expected, 0..9);
                 }
                 rest(&net).await;
                 exchange(&pair, &[expected, 1, expected, 68_545, 300_000, 0, 2 * MIB, expected]).await;
@@ -68,20 +68,20 @@ fn expected_or_not_messages_arrive_on_every_device() {
 fn few_messages_are_expected_and_only_long_ones() {
     on_session(Sim::new(), &options(), async |net, pair| {
         let (from, to) = (pair.ab.main_stream(), pair.ba.main_stream());
-        assert!([0, 1, 68_544, 4 * MIB + 1, usize::MAX].into_iter().all(|len| to.expect(len, 9) == 0));
-        assert_eq!([to.expect(68_545, 0), to.expect(68_545, 1), to.expect(68_545, 1)], [0, 1, 0]);
+        assert!([0, 1, 68_544, 4 * MIB + 1, usize::MAX].into_iter().all(|len| to.expect(len, 0..9) == 0));
+        assert_eq!([to.expect(68_545, 0..0), to.expect(68_545, 0..1), to.expect(68_545, 0..1)], [0, 1, 0]);
         from.send_bytes(&message(1, 68_545)).await.unwrap();
         rest(&net).await;
-        assert_eq!(to.expect(68_545, 1), 0, "it is here, and unread");
+        assert_eq!(to.expect(68_545, 0..1), 0, "it is here, and unread");
         assert!(to.recv().await.unwrap().is_some());
-        assert_eq!([to.expect(68_545, 3), to.expect(68_545, 9), to.expect(68_545, 9)], [3, 1, 0]);
+        assert_eq!([to.expect(68_545, 0..3), to.expect(68_545, 0..9), to.expect(68_545, 0..9)], [3, 1, 0]);
         let all = pair.a.pool_stats().receive.free_bytes;
         pair.ba.reset(1);
-        assert_eq!(to.expect(68_545, 9), 0);
+        assert_eq!(to.expect(68_545, 0..9), 0);
         assert!(from.recv().await.is_err());
         drop(pair.b);
         rest(&net).await;
-        assert_eq!(from.expect(68_545, 9), 0, "the peer is gone");
+        assert_eq!(from.expect(68_545, 0..9), 0, "the peer is gone");
         assert_eq!(pair.a.pool_stats().receive.free_bytes, all);
     });
 }
@@ -92,7 +92,7 @@ fn a_side_that_opens_a_stream_may_expect_the_answer_at_once() {
     on_session(Sim::new(), &options(), async |net, pair| {
         for _ in 0..3 {
             let stream = pair.ba.open_stream(Priority::Normal).await.unwrap();
-            assert_eq!(stream.expect(MIB, 1), 1);
+            assert_eq!(stream.expect(MIB, 0..1), 1);
             let opened = pair.ab.accept_stream().await.unwrap().expect("the session is open");
             rest(&net).await;
             let first = time_of(&net, [&opened, &stream], MIB).await;
@@ -113,11 +113,11 @@ fn another_long_message_gets_memory_where_some_are_expected() {
         for len in [70_000, 3 * MIB, 4 * MIB] {
             on_session(Sim::new(), &options, async |net, pair| {
                 let (from, to) = (pair.ab.main_stream(), pair.ba.main_stream());
-                to.expect(expected, 9);
+                to.expect(expected, 0..9);
                 rest(&net).await;
                 time_of(&net, [from, to], len).await;
                 // Two that are read late.
-                to.expect(expected, 9);
+                to.expect(expected, 0..9);
                 for number in 0..2 {
                     from.try_send(zeros(&pair.ab, len - number).await).unwrap();
                 }
@@ -143,7 +143,7 @@ fn a_peer_is_expected_to_send_no_more_than_its_share() {
         }
         let expecting =
             streams.iter().map(|(_, to)| to).chain(sessions.iter().map(|(_, to)| to.main_stream()));
-        let expected: usize = expecting.map(|stream| stream.expect(4 * MIB, 9)).sum();
+        let expected: usize = expecting.map(|stream| stream.expect(4 * MIB, 0..9)).sum();
         assert_eq!(expected, 4, "the other half is for four other peers");
         drop((streams, sessions));
         net.sleep(Duration::from_secs(5)).await;
@@ -157,7 +157,7 @@ fn an_expected_message_may_come_after_hours() {
     on_session(Sim::new(), &options(), async |net, pair| {
         let (from, to) = (pair.ab.main_stream(), pair.ba.main_stream());
         for pause in [1, 60, 12 * 60] {
-            to.expect(MIB, 2);
+            to.expect(MIB, 0..2);
             net.sleep(Duration::from_secs(60 * pause)).await;
             time_of(&net, [from, to], MIB).await;
         }
@@ -174,7 +174,7 @@ fn what_is_expected_takes_no_memory_that_others_wait_for() {
         for len in [68_545, MIB, 4 * MIB] {
             for _ in 0..4 {
                 let (from, to) = stream_of(&pair.ab, &pair.ba).await;
-                to.expect(len, 9);
+                to.expect(len, 0..9);
                 idle.push((from, to));
             }
         }
@@ -202,7 +202,7 @@ fn nothing_is_left_of_what_is_expected_when_a_cable_or_a_session_ends() {
         on_session(Sim::new(), &options(), async |net, pair| {
             let Pair { b, ab, ba, .. } = &pair;
             let all = b.pool_stats().receive.free_bytes;
-            ba.main_stream().expect(MIB, 9);
+            ba.main_stream().expect(MIB, 0..9);
             rest(&net).await;
             if ends {
                 ab.reset(7);

@@ -35,13 +35,13 @@ fn a_wrong_guess_costs_once_and_little() {
                 let (from, to) = (pair.ab.main_stream(), pair.ba.main_stream());
                 times(&net, [from, to], sent, 2).await;
                 let usual = times(&net, [from, to], sent, 1).await[0];
-                assert_eq!(to.expect(len, count), count);
+                assert_eq!(to.expect(len, 0..count), count);
                 rest(&net).await;
                 let found = times(&net, [from, to], sent, 6).await;
                 let case = format!("{sent} where {len} × {count}: {found:?}, usually {usual:?}");
                 assert!(found.iter().sum::<Duration>() <= usual * 6 + AHEAD, "{case}");
                 assert!(found[2..].iter().all(|found| *found <= usual + BESIDE), "{case}");
-                assert_eq!(to.expect(len, count), 0, "not so soon after a wrong guess");
+                assert_eq!(to.expect(len, 0..count), 0, "not so soon after a wrong guess");
             });
         }
     }
@@ -57,7 +57,7 @@ fn guessing_wrongly_for_ever_costs_little() {
             let start = net.now();
             for _ in 0..80 {
                 if guesses {
-                    to.expect(4 * MIB, 4);
+                    to.expect(4 * MIB, 0..4);
                 }
                 time_of(&net, [from, to], 100_000).await;
             }
@@ -78,7 +78,7 @@ fn a_message_that_comes_late_is_not_late_for_being_expected() {
                 let (from, to) = (pair.ab.main_stream(), pair.ba.main_stream());
                 times(&net, [from, to], len, 2).await;
                 let usual = times(&net, [from, to], len, 1).await[0];
-                assert_eq!(to.expect(len, count), count);
+                assert_eq!(to.expect(len, 0..count), count);
                 net.sleep(Duration::from_millis(pause)).await;
                 let found = times(&net, [from, to], len, 6).await;
                 let is_usual = found.iter().all(|found| *found <= usual + BESIDE);
@@ -101,7 +101,7 @@ fn what_is_expected_is_expected_after_an_outage() {
                 let (from, to) = (ab.main_stream(), ba.main_stream());
                 times(&net, [from, to], len, 2).await;
                 let usual = times(&net, [from, to], len, 1).await[0];
-                assert_eq!(to.expect(len, count), count);
+                assert_eq!(to.expect(len, 0..count), count);
                 rest(&net).await;
                 match fault {
                     Some(fault) => net.inject(format!("at 0s a:{DEVICE} {fault}").parse().unwrap()),
@@ -133,7 +133,7 @@ fn right_guesses_cost_a_busy_stream_next_to_nothing() {
                 let guessed = async {
                     for _ in 0..(40 * 4 * MIB / len).min(160) {
                         if guesses {
-                            to.expect(len, 4);
+                            to.expect(len, 0..4);
                         }
                         time_of(&net, [from, to], len).await;
                     }

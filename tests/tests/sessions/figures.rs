@@ -117,3 +117,16 @@ fn cables_add_up() {
         assert!(found >= least, "{rates:?}: {found:.3e}, at least {least:.3e} expected");
     }
 }
+
+/// Catches a message that goes over one of several cables as a whole.
+#[test]
+fn cables_share_a_message() {
+    for len in [128 << 10, 256 << 10, 300_000, 1 << 20] {
+        let time = |cables| len as f64 / goodput(Model::tb5(), &vec![LineRate::TB5; cables], len, len);
+        let transfer = len as f64 / LineRate::TB5.ceiling_bytes_per_second();
+        for (cables, saved) in [(2, 0.4), (4, 0.6)] {
+            let [one, all] = [time(1), time(cables)];
+            assert!(all <= one - saved * transfer, "{len} bytes: {one} over one cable, {all} over {cables}");
+        }
+    }
+}

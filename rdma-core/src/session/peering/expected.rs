@@ -1,5 +1,7 @@
 //! Messages that this side expects: their parts are granted before they are announced
 
+use std::ops::Range;
+
 use super::super::{Address, Event, IncomingId, MAX_EAGER, SessionId, StreamId};
 use super::Peering;
 use super::message::{Incoming, Parts, Progress};
@@ -18,13 +20,15 @@ const BACKOFF: u32 = 16;
 
 impl Peering {
     /// Whether [`expect`](Self::expect) would expect a message
-    pub fn can_expect(&self, session: SessionId, stream: StreamId, len: u64, within: u32) -> bool {
+    pub fn can_expect(&self, session: SessionId, stream: StreamId, len: u64, places: Range<u32>) -> bool {
         let session = self.sessions[session.0 as usize & 1].peek(session);
         let stream = session.and_then(|session| session.streams.get(&stream));
-        stream.is_some_and(|stream| self.next_to_expect(stream, len, within).is_some())
+        stream.is_some_and(|stream| self.next_to_expect(stream, len, places).is_some())
     }
 
-    /// Expects `len` bytes as the first message of a stream of which nothing is known, if it is one of the `within` that are handed on next
+    /// Expects `len` bytes as the first message of a stream of which nothing is known among those at `places`
+    ///
+    /// Places are counted from the message that is handed on next. Nothing needs to be known of the messages before.
     ///
     /// There is memory for it, as after [`accept_bulk`](Self::accept_bulk), so its parts are granted before it is announced. If another
     /// message comes in its place, or the end of the stream, [`Event::Unexpected`] gives the memory back.
@@ -36,10 +40,10 @@ impl Peering {
         session: SessionId,
         stream: StreamId,
         len: u64,
-        within: u32,
+        places: Range<u32>,
     ) -> Option<IncomingId> {
         let found = self.sessions[session.0 as usize & 1].peek(session)?.streams.get(&stream)?;
-        let index = self.next_to_expect(found, len, within)?;
+        let index = self.next_to_expect(found, len, places)?;
         let Self { sessions, incoming, .. } = self;
         let found = sessions[session.0 as usize & 1].get(session)?.streams.get_mut(&stream)?;
         let id = found.incoming.expect(index, |message| {
@@ -69,26 +73,26 @@ impl Peering {
         (session, stream): (SessionId, StreamId),
     ) -> Option<(IncomingId, (u64, u32))> {
         let session = self.sessions[session.0 as usize & 1].peek(session)?;
-        let proven = self.paths.iter().flatten().filter(|path| path.is_proven).count() as u64;
-        let mut left = AHEAD * proven.max(1);
+        let mut left = AHEAD * self.proven_paths().max(1);
         for id in session.streams.get(&stream)?.incoming.expected() {
             let Incoming { len, progress: Progress::Bulk(parts), .. } = self.incoming.get(id.0 as usize)?
             else {
                 return None;
             };
             left = left.saturating_sub(parts.ahead());
-            if let Some(part) = parts.next(*len, self.config.bulk_fragment.min(AHEAD as u32)) {
+            if let Some(part) = parts.next(*len, self.longest_part(*len).min(AHEAD as u32)) {
                 return Some((id, part)).filter(|_| u64::from(part.1) <= left);
             }
         }
         None
     }
 
-    fn next_to_expect(&self, stream: &Stream, len: u64, within: u32) -> Option<usize> {
+    fn next_to_expect(&self, stream: &Stream, len: u64, places: Range<u32>) -> Option<usize> {
         let limits = &self.config.local;
         let is_long = len > MAX_EAGER as u64 && len <= limits.max_message;
         let is_possible = is_long && stream.backoff == 0;
-        stream.incoming.next_to_expect(within.min(limits.stream_share), MAX_EXPECTED).filter(|_| is_possible)
+        let places = places.start..places.end.min(limits.stream_share);
+        stream.incoming.next_to_expect(places, MAX_EXPECTED).filter(|_| is_possible)
     }
 
     /// Expects no more of a stream what was not announced: [`Event::Unexpected`] gives the memory of each message back

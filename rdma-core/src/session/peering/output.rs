@@ -13,8 +13,8 @@ use super::super::{
 use super::message::{Incoming, Progress};
 use super::path::Path;
 use super::{Content, Part, Peering};
-use crate::Time;
 use crate::probe::{self, ProtocolState};
+use crate::{FRAME, Time};
 
 /// Time without a message on a bulk lane after which one keeps its queue pair alive
 ///
@@ -25,6 +25,9 @@ const BULK_KEEP_ALIVE: Duration = Duration::from_secs(60);
 ///
 /// What comes later waits for them: 3.6 µs at 9.2 GB/s.
 const LOW_QUEUE: u32 = 8;
+
+/// No message is divided among paths into parts that are shorter, in bytes.
+const SHORTEST_SHARE: u64 = 1 << 15;
 
 const NONE: SessionId = SessionId(0);
 
@@ -291,10 +294,20 @@ impl Peering {
     pub(super) fn next_part(&self, id: IncomingId) -> Option<(u64, u32)> {
         match self.incoming.get(id.0 as usize)? {
             Incoming { progress: Progress::Bulk(parts), len, .. } => {
-                parts.next(*len, self.config.bulk_fragment)
+                parts.next(*len, self.longest_part(*len))
             }
             _ => None,
         }
+    }
+
+    /// The most bytes in a part of a message of `len` bytes: as many as one of the proven paths gets if each has the same share
+    pub(super) fn longest_part(&self, len: u64) -> u32 {
+        let share = len.div_ceil(self.proven_paths().max(1)).next_multiple_of(FRAME as u64);
+        share.max(SHORTEST_SHARE).min(self.config.bulk_fragment.into()) as u32
+    }
+
+    pub(super) fn proven_paths(&self) -> u64 {
+        self.paths.iter().flatten().filter(|path| path.is_proven).count() as u64
     }
 
     /// A receive for the next part of a message, on the path that brings it first

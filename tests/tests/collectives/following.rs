@@ -1,0 +1,129 @@
+//! Operations that follow each other: what a rank grants ahead for the next one, right or wrong
+
+use std::time::Duration;
+
+use rdma_collectives::{Group, Reduction};
+use rdma_sim::{Net, Sim, SimDevice};
+use rdma_tests::options;
+
+use crate::cluster::{Shape, cabling, connect, joined, on_all, sim};
+
+const PAIR: Shape = (2, &[(0, 1)]);
+const LINE_3: Shape = (3, &[(0, 1), (1, 2)]);
+const RING_4: Shape = (4, &[(0, 1), (1, 2), (2, 3), (3, 0)]);
+const MESH_4: Shape = (4, &[(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
+/// What the way of an announcement and of the grants takes, but for what overlaps with other waits
+const SAVED: Duration = Duration::from_micros(4);
+/// What a wrong guess may cost an operation: 256 KiB in vain on each of two cables of a way
+const WRONG: Duration = Duration::from_micros(60);
+
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    AllReduce(usize),
+    AllGather(usize),
+    Broadcast(usize, usize),
+    Barrier,
+}
+
+/// Carries an operation out on all ranks, checks its result, and says how long it took
+async fn time_of(net: &Net, groups: &mut [Group<SimDevice>], call: Call) -> Duration {
+    let (start, ranks) = (net.now(), groups.len());
+    let sum: u32 = (1..=ranks as u32).sum();
+    let ends = on_all(groups, async |rank, group| {
+        let mine = rank as u32 + 1;
+        match call {
+            Call::AllReduce(count) => {
+                let mut vector = vec![mine; count];
+                group.all_reduce(&mut vector, Reduction::Sum).await.unwrap();
+                assert!(vector.iter().all(|element| *element == sum));
+            }
+            Call::AllGather(count) => {
+                let mut all = vec![0; count * ranks];
+                group.all_gather(&vec![mine; count], &mut all).await.unwrap();
+                let parts = all.chunks(count).zip(1..);
+                assert!(
+                    parts.into_iter().all(|(part, number)| part.iter().all(|element| *element == number))
+                );
+            }
+            Call::Broadcast(root, count) => {
+                let mut vector = vec![mine; count];
+                group.broadcast(root, &mut vector).await.unwrap();
+                assert!(vector.iter().all(|element| *element == root as u32 + 1));
+            }
+            Call::Barrier => group.barrier().await.unwrap(),
+        }
+        net.now()
+    });
+    ends.await.into_iter().max().unwrap().since(start)
+}
+
+/// How long each of these operations takes in each of some rounds, with pauses or without
+fn rounds((hosts, edges): Shape, calls: &[Call], pause: Duration, rounds: usize) -> Vec<Vec<Duration>> {
+    let cabling = cabling(hosts, edges);
+    let run = sim(hosts, edges).sanitize(false).run(async |net| {
+        let cluster = connect(&net, &cabling, &options()).await;
+        let mut groups = joined(&cluster, &cabling).await;
+        let mut times = Vec::new();
+        for _ in 0..rounds {
+            let mut round = Vec::new();
+            for call in calls {
+                net.sleep(pause).await;
+                round.push(time_of(&net, &mut groups, *call).await);
+            }
+            times.push(round);
+        }
+        times
+    });
+    run.value
+}
+
+/// Catches blocks at the beginning of an operation that wait for grants, although the operation is the one that came before, or that has
+/// followed it before.
+#[test]
+fn what_is_called_again_begins_without_waiting() {
+    const LEN: usize = 1 << 18;
+    for shape in [PAIR, LINE_3, RING_4, MESH_4] {
+        for pause in [Duration::ZERO, Duration::from_micros(50), Duration::from_millis(20)] {
+            for call in [Call::AllReduce(LEN), Call::AllGather(LEN), Call::Broadcast(0, LEN)] {
+                let times = rounds(shape, &[call], pause, 5).concat();
+                let later = times[2..].iter().sum::<Duration>() / 3;
+                let saved = if matches!(call, Call::AllReduce(_)) { SAVED } else { Duration::ZERO };
+                assert!(later + saved <= times[0], "{call:?} of {shape:?}, {pause:?}: {times:?}");
+            }
+            let calls =
+                [Call::AllReduce(LEN), Call::Barrier, Call::AllGather(LEN / 2), Call::AllReduce(3 * LEN)];
+            let times = rounds(shape, &calls, pause, 5);
+            let sums = times.iter().map(|round| round.iter().sum::<Duration>()).collect::<Vec<_>>();
+            assert!(sums[4] + 2 * SAVED <= sums[0], "{shape:?}, {pause:?}: {times:?}");
+        }
+    }
+}
+
+/// Catches a wrong guess that damages an operation, or costs more than what is granted ahead.
+#[test]
+fn what_was_not_foreseen_costs_little() {
+    let draw = |net: &Net| {
+        let count = [1, 5_000, 20_000, 70_000, 1 << 18, 1 << 20][net.pick(6) as usize];
+        match net.pick(4) {
+            0 | 1 => Call::AllReduce(count),
+            2 => Call::AllGather(count / 2 + 1),
+            _ if count == 1 => Call::Barrier,
+            _ => Call::Broadcast(net.pick(2) as usize, count),
+        }
+    };
+    for (hosts, edges) in [PAIR, LINE_3, RING_4, MESH_4] {
+        for seed in 0..4 {
+            let calls =
+                Sim::new().seed(seed).run(async |net| (0..40).map(|_| draw(&net)).collect::<Vec<_>>()).value;
+            let pause = Duration::from_micros(100);
+            let found = rounds((hosts, edges), &calls, pause, 1).concat();
+            for (call, found) in calls.iter().zip(found).step_by(5) {
+                let first = rounds((hosts, edges), &[*call], pause, 1)[0][0];
+                assert!(
+                    found <= first + WRONG,
+                    "{call:?} of {hosts}, seed {seed}: {found:?}, alone {first:?}"
+                );
+            }
+        }
+    }
+}
