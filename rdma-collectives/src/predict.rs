@@ -88,9 +88,9 @@ pub(crate) struct Forecast {
     pub(crate) fill: f64,
     /// For each byte
     pub(crate) time: f64,
-    reach: f64,
+    pub(crate) reach: f64,
     /// For each byte
-    bound: f64,
+    pub(crate) bound: f64,
 }
 
 impl Forecast {

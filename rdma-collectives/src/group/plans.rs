@@ -50,9 +50,10 @@ impl Planned {
     /// How `rank` carries out the operation for elements of `size` bytes
     fn prepare(&self, rank: usize, counts: &Counts, size: usize, options: GroupOptions) -> Prepared {
         let payload = self.payload(counts).saturating_mul(size as u64);
-        let lens = parts(&self.plan, counts).into_iter().map(|(_, [start, end])| end - start);
-        let largest = lens.max().unwrap_or(0).saturating_mul(size);
-        let blocks = Blocks::best(largest, &self.forecast, payload, options.block_bytes, size);
+        let lens =
+            parts(&self.plan, counts).into_iter().map(|(_, [start, end])| (end - start).saturating_mul(size));
+        let blocks =
+            Blocks::best(&lens.collect::<Vec<_>>(), &self.forecast, payload, options.block_bytes, size);
         let window = options.window(self.channels, blocks.longest());
         let schedule = Schedule::new(&self.plan, rank, counts, size);
         Prepared { schedule, blocks, window, following: Mutex::default() }
@@ -293,9 +294,9 @@ mod tests {
             [(OperationKind::AllReduce, flood, bytes, 6), (OperationKind::AllToAll, all_to_all, 1 << 20, 36)]
         {
             let lens = super::parts(&plan, &Counts::Even(bytes as usize)).into_iter();
-            let longest = lens.map(|(_, [start, end])| end - start).max().unwrap();
+            let lens = lens.map(|(_, [start, end])| end - start).collect::<Vec<_>>();
             let forecast = plan.forecast(&cabling).unwrap();
-            let expected = Blocks::best(longest, &forecast, bytes * parts, 256 << 10, 1);
+            let expected = Blocks::best(&lens, &forecast, bytes * parts, 256 << 10, 1);
             let counts = Counts::Even(bytes as usize);
             let prepared = plans.prepare(0, &call(kind, bytes), &counts, GroupOptions::new()).unwrap();
             assert_eq!(prepared.blocks, expected, "{kind}");
