@@ -242,7 +242,7 @@ impl<'a, D: Device> Execution<'a, D> {
     fn receive(&mut self, link: usize, cx: &mut Context<'_>) -> Result<bool, GroupError> {
         let mut has_progress = self.links[link].poll_sent(cx)?;
         let following = self.following.as_ref().map(|following| &following[link]);
-        for (len, places) in self.neighbours[link].to_expect(following) {
+        for (len, places) in self.neighbours[link].next_to_expect(following) {
             self.links[link].expect(len, places);
         }
         while let Poll::Ready(credit) = self.links[link].poll_credit(self.job.sequence, cx) {

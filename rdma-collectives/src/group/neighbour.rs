@@ -68,7 +68,7 @@ impl Neighbour {
     }
 
     /// Which messages to expect of it, in this operation and at the beginning of the one that is likely to follow; each time that one has come
-    pub(crate) fn to_expect(
+    pub(crate) fn next_to_expect(
         &mut self,
         following: Option<&Self>,
     ) -> impl Iterator<Item = (usize, Range<u32>)> {
