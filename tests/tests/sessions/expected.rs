@@ -86,6 +86,54 @@ fn few_messages_are_expected_and_only_long_ones() {
     });
 }
 
+/// Catches a place that is counted wrongly, and a message that waits because nothing is known of the one before it.
+#[test]
+fn a_message_behind_a_header_is_expected() {
+    for len in [100_000, MIB, 4 * MIB] {
+        on_session(Sim::new(), &options(), async |net, pair| {
+            let (from, to) = (pair.ab.main_stream(), pair.ba.main_stream());
+            rest(&net).await;
+            let mut took = Vec::new();
+            for expects in [false, true, false, true] {
+                assert_eq!(expects.then(|| to.expect(len, 1..2)), expects.then_some(1));
+                rest(&net).await;
+                time_of(&net, [from, to], 64).await;
+                took.push(time_of(&net, [from, to], len).await);
+                rest(&net).await;
+            }
+            let [without, with, again_without, again] = took[..] else { panic!("four times") };
+            assert!(with + SAVED <= without && again + SAVED <= again_without, "{len} bytes: {took:?}");
+        });
+    }
+}
+
+/// Catches a message that finds no memory, because it is expected behind it.
+#[test]
+fn what_is_expected_behind_a_long_message_does_not_keep_it_out() {
+    for memory in [4, 8, 12, 32] {
+        let options = options().receive_memory(memory * MIB).send_memory(64 * MIB);
+        for (first, expected) in [(4 * MIB, 4 * MIB), (4 * MIB, MIB), (MIB, 4 * MIB), (68_545, MIB)] {
+            on_session(Sim::new(), &options, async |net, pair| {
+                let (from, to) = (pair.ab.main_stream(), pair.ba.main_stream());
+                for reads_late in [false, true] {
+                    to.expect(expected, 1..5);
+                    rest(&net).await;
+                    let lens = [first, expected, expected, first, expected];
+                    for len in lens {
+                        from.try_send(zeros(&pair.ab, len).await).unwrap();
+                    }
+                    if reads_late {
+                        net.sleep(Duration::from_secs(1)).await;
+                    }
+                    for len in lens {
+                        assert_eq!(to.recv().await.unwrap().unwrap().len(), len);
+                    }
+                }
+            });
+        }
+    }
+}
+
 /// Catches grants for a stream that the peer does not know yet, and that it answers before it does.
 #[test]
 fn a_side_that_opens_a_stream_may_expect_the_answer_at_once() {
