@@ -47,6 +47,8 @@ impl GroupOptions {
     ///
     /// At least two blocks for each tree and neighbour are, also if they are more than that. Of the receive memory of its node
     /// a group holds a quarter of [`max_message`](rdma_async::NodeOptions::max_message) while blocks wait, at most; the others wait on the heap.
+    /// Beside that, memory that nothing else needs is granted ahead to each neighbour for up to four messages, also those of an operation
+    /// that is likely to follow.
     pub fn receive_bytes(self, bytes: usize) -> Self {
         Self { receive_bytes: bytes, ..self }
     }
