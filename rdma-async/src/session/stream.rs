@@ -192,9 +192,9 @@ impl<D: Device> Stream<D> {
     /// # If something else comes
     ///
     /// Nothing is lost: any message that comes is received, in its order, whatever was expected. Once a message of another length
-    /// has come in the place of an expected one, or the end, the stream expects nothing, and its memory is free again. The peer may then have to send up to 256 KiB for each
-    /// cable in vain (28 µs at 9.2 GB/s), which everything on the cable waits for. The same can happen if nothing comes for
-    /// an eighth of the [`peer_timeout`](crate::NodeOptions::peer_timeout), or while long messages of other streams wait. The stream then pauses:
+    /// has come in the place of an expected one, or the end, the stream expects nothing, and its memory is free again. The peer may then have to send as often 256 KiB in vain as
+    /// there are cables (28 µs of a cable at 9.2 GB/s each time), which everything on the cable waits for. The same can happen if nothing comes for
+    /// an eighth of the [`peer_timeout`](crate::NodeOptions::peer_timeout), or while other long messages wait, also of this stream. The stream then pauses:
     /// it expects nothing until 16 messages above 68,544 bytes have come, so that wrong guesses cost little.
     ///
     /// What is expected when a cable fails is expected on the cables that remain, or when it is back. [`recv_into`](Self::recv_into)

@@ -29,7 +29,7 @@ pub(super) struct Measured {
 /// How often an operation is carried out before it is measured: a group then has seen that it follows itself
 const WARM_UP: usize = 2;
 
-/// Carries out the operation once, as the one before
+/// Carries the operation out, and measures it once it is warm
 pub(super) fn run_operation(
     macs: &Macs<'_>,
     workload: &Workload,

@@ -22,13 +22,15 @@ struct Lane {
 
 const EAGER: Lane = Lane { stretch: 1.29, block: 0.3e-6, crossings: 1.0, fill: 1.0, range: [1, MAX_EAGER] };
 /// A message is announced, and memory for it granted, before it is sent; where messages have the same length, most are granted ahead,
-/// those at the beginning of an operation when another one is over that it has followed before.
+/// those at the beginning of an operation that was likely to follow while the one before was under way.
 const BULK: Lane =
     Lane { stretch: 1.012, block: 1.4e-6, crossings: 1.5, fill: 0.3, range: [MAX_EAGER + 1, usize::MAX] };
 /// The bulk lane where messages differ in their lengths, so that none are granted ahead
 const APART: Lane = Lane { crossings: 3.0, fill: 0.6, ..BULK };
 /// How many numbers of blocks are tried, at least: with a few more, parts of different lengths may have whole numbers of them.
-const MAX_TRIED: usize = 16;
+const MIN_TRIED: usize = 16;
+/// No more numbers of blocks are tried, however long a part is said to be.
+const MAX_TRIED: usize = 1024;
 
 impl Lane {
     /// The time of an operation with the best number of blocks for a part of `len` bytes, and that number
@@ -99,7 +101,7 @@ impl Blocks {
 
     /// The best blocks of the bulk lane whose messages all have one length, and the time of an operation with them
     ///
-    /// What parts have less than a whole number of blocks is sent, too.
+    /// Each message is padded to the common length.
     fn of_one_length(
         lens: &[usize],
         forecast: &Forecast,
@@ -110,17 +112,21 @@ impl Blocks {
         let len = lens.iter().copied().max()?;
         let (_, best) = BULK.best(len, forecast, payload)?;
         let [_, most] = BULK.counts(len);
-        let all: usize = lens.iter().sum();
+        let all = lens.iter().fold(0_usize, |sum, len| sum.saturating_add(*len));
         let of_count = |count: u64| {
             let longest = (len / size).div_ceil(count as usize) * size;
+            if longest > message {
+                return None;
+            }
             let common = Header::LEN + (longest + LEAST).next_multiple_of(UNIT);
-            let sent: usize = lens.iter().map(|len| len.div_ceil(longest) * longest).sum();
+            let padded = |len: &usize| len.div_ceil(longest).saturating_mul(longest);
+            let sent = lens.iter().map(padded).fold(0, usize::saturating_add);
             let seconds = BULK.seconds(count, forecast, payload * sent as f64 / all as f64);
             let is_possible = (MAX_EAGER + 1..=message).contains(&common);
             is_possible.then_some((seconds, Self { longest, size, common: Some(common) }))
         };
         let fewest = (len as u64).div_ceil(message as u64).max(best / 2).max(1);
-        let counts = (fewest..=most).take(MAX_TRIED.max(best as usize));
+        let counts = (fewest..=most).take((best as usize).clamp(MIN_TRIED, MAX_TRIED));
         counts.filter_map(of_count).min_by(|(one, _), (other, _)| one.total_cmp(other))
     }
 

@@ -20,7 +20,7 @@ use crate::Cabling;
 use crate::cabling::hash;
 
 /// Changes when ranks of this version cannot work with those of another one.
-const VERSION: u64 = 7;
+const VERSION: u64 = 8;
 
 /// Whether joining waits for memory and places of streams
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -10,7 +10,7 @@ use crate::probe::{self, ProtocolState};
 
 /// The most messages of a stream that are expected at once
 const MAX_EXPECTED: u32 = 4;
-/// Bytes of a stream that are granted on each path before their message is announced
+/// Bytes of a stream, for each proven path, that are granted before their message is announced, on the paths that bring them first
 ///
 /// Two ways over a cable of 40 or 80 Gb/s take less time than these bytes: the grants for the rest arrive while they are sent. What is
 /// expected wrongly costs no more than this.

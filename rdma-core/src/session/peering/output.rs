@@ -302,8 +302,8 @@ impl Peering {
 
     /// The most bytes in a part of a message of `len` bytes: as many as one of the proven paths gets if each has the same share
     pub(super) fn longest_part(&self, len: u64) -> u32 {
-        let share = len.div_ceil(self.proven_paths().max(1)).next_multiple_of(FRAME as u64);
-        share.max(SHORTEST_SHARE).min(self.config.bulk_fragment.into()) as u32
+        let share = len.div_ceil(self.proven_paths().max(1)).max(SHORTEST_SHARE);
+        share.min(self.config.bulk_fragment.into()).next_multiple_of(FRAME as u64) as u32
     }
 
     pub(super) fn proven_paths(&self) -> u64 {
