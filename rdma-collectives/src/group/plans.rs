@@ -75,7 +75,7 @@ pub(crate) struct Prepared {
 struct Following {
     /// Nothing, if its schedule is not kept
     prepared: Weak<Prepared>,
-    /// Whether it is likely to follow again: it is the same as the other one, or has followed twice in a row
+    /// Whether it is likely to follow again: it has twice in a row, or it is the same as the other one, and no other has followed yet
     is_likely: bool,
 }
 
@@ -96,7 +96,8 @@ impl Prepared {
     pub(crate) fn is_followed_by(&self, other: &Arc<Self>) {
         let prepared = Arc::downgrade(other);
         let mut following = self.following.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_likely = following.prepared.ptr_eq(&prepared) || std::ptr::eq(self, &**other);
+        let is_repeated = std::ptr::eq(self, &**other) && following.prepared.ptr_eq(&Weak::new());
+        let is_likely = is_repeated || following.prepared.ptr_eq(&prepared);
         *following = Following { prepared, is_likely };
     }
 

@@ -99,6 +99,22 @@ fn what_is_called_again_begins_without_waiting() {
     }
 }
 
+/// Catches an operation that is foreseen again and again although another one comes each time.
+#[test]
+fn what_did_not_follow_is_not_foreseen_again() {
+    for shape in [PAIR, LINE_3, MESH_4] {
+        let calls = [Call::AllReduce(1 << 18), Call::AllReduce(1 << 18), Call::Barrier];
+        let times = rounds(shape, &calls, Duration::from_micros(50), 30);
+        let first = &times[0];
+        // After one wrong guess, nothing is granted ahead until 16 long messages have come.
+        for round in &times[5..] {
+            for (found, first) in round.iter().zip(first) {
+                assert!(*found <= *first + Duration::from_micros(1), "{shape:?}: {times:?}");
+            }
+        }
+    }
+}
+
 /// Catches a wrong guess that damages an operation, or costs more than what is granted ahead.
 #[test]
 fn what_was_not_foreseen_costs_little() {
