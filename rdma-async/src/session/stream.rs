@@ -177,8 +177,8 @@ impl<D: Device> Stream<D> {
     /// header.
     ///
     /// A message above 68,544 bytes is announced, and waits until this side has answered with memory: its bytes are here after three ways
-    /// over the cable. One whose memory the peer knows of before it sends it takes one way: expect it at least one way ahead. In the model
-    /// of the device that saves 11 µs. For shorter messages, expect nothing: they take one way anyway.
+    /// over the cable. If the peer knows the memory before it sends the message, the message takes one way: call this at least one way
+    /// earlier. In the model of the device that saves 11 µs. For shorter messages, expect nothing: they take one way anyway.
     ///
     /// Messages that are here and unread have places, too, as do those that are expected already; these keep their length.
     /// At most four messages of a stream are expected at once.
@@ -191,7 +191,7 @@ impl<D: Device> Stream<D> {
     ///
     /// # If something else comes
     ///
-    /// Nothing is lost: any message that comes is received, in its order, whatever was expected. Once a message of another length
+    /// Nothing is lost: each message is received in its order, whether or not it was expected. Once a message of another length
     /// has come in the place of an expected one, or the end, the stream expects nothing, and its memory is free again. The peer may then have to send as often 256 KiB in vain as
     /// there are cables (28 µs of a cable at 9.2 GB/s each time), which everything on the cable waits for. The same can happen if nothing comes for
     /// an eighth of the [`peer_timeout`](crate::NodeOptions::peer_timeout), or while other long messages wait, also of this stream. The stream then pauses:

@@ -99,9 +99,7 @@ impl Blocks {
         }
     }
 
-    /// The best blocks of the bulk lane whose messages all have one length, and the time of an operation with them
-    ///
-    /// Each message is padded to the common length.
+    /// The best blocks for the bulk lane if each message is padded to one common length, and the time of an operation with these blocks
     fn of_one_length(
         lens: &[usize],
         forecast: &Forecast,
@@ -197,7 +195,7 @@ mod tests {
         }
     }
 
-    /// Catches parts whose shares differ, and whose messages then have other lengths, so that none of them would be expected.
+    /// Catches messages of different lengths where the shares of the trees differ: a rank would expect none of these messages.
     #[test]
     fn messages_of_different_parts_have_one_length() {
         // Time over a cable of 80 Gb/s, and the trees of a prism.

@@ -14,9 +14,9 @@ pub(crate) struct Neighbour {
     pub(crate) expected: u32,
     /// The length of the messages with them, if it is the same for all
     len: Option<usize>,
-    /// Whether a block comes first
+    /// Whether the first message of the neighbour has a block
     is_at_once: bool,
-    /// Whether a block goes first
+    /// Whether the first message to the neighbour has a block
     pub(crate) goes_at_once: bool,
     /// Whether it has said that it has begun the operation
     pub(crate) has_begun: bool,

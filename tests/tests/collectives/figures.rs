@@ -76,7 +76,7 @@ trait Program: for<'a> Fn(&'a mut Group<SimDevice>) -> LocalBoxFuture<'a, Result
 
 impl<F: for<'a> Fn(&'a mut Group<SimDevice>) -> LocalBoxFuture<'a, Result<(), GroupError>>> Program for F {}
 
-/// How long it takes until all ranks have done it, when they begin at the same time, after so many times
+/// How long it takes until all ranks have done it, when they begin at the same time, after they have done it `before` times
 fn time_of((hosts, edges): Shape, before: usize, program: &dyn Program) -> Duration {
     let cabling = cabling(hosts, edges);
     let run = sim(hosts, edges).sanitize(false).run(async |net| {

@@ -36,7 +36,7 @@ async fn receive(net: &Net, session: &Session<SimDevice>, plan: &[(usize, Durati
         }
         if net.pick(4) == 0 {
             // Often another one comes.
-            session.main_stream().expect(
+            session.expect(
                 plan[net.pick(plan.len() as u32) as usize].0,
                 net.pick(2) as usize..1 + net.pick(4) as usize,
             );
