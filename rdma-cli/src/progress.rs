@@ -24,9 +24,17 @@ pub(crate) fn step(bar: &ProgressBar, name: &'static str, number: usize, count: 
     bar.set_position(number as u64);
 }
 
+const ITEMS: &str = "{wide_bar} {msg}{pos}/{len} {per_sec} {eta}";
+
 /// Round trips, seeds or other things of which there are many
 pub(crate) fn items(count: u64) -> ProgressBar {
-    bar(count, "{wide_bar} {msg}{pos}/{len} {per_sec} {eta}")
+    bar(count, ITEMS)
+}
+
+/// As [`items`], of a part of the work
+pub(crate) fn part(count: u64, name: &str) -> ProgressBar {
+    let bar = ProgressBar::new(count).with_message(format!("{name}: "));
+    show(bar, ITEMS)
 }
 
 /// Counts the next part of the work, from the start
@@ -62,7 +70,7 @@ pub(crate) fn end_check(bar: &ProgressBar, len: u64, found: u64) {
 /// A run of a scenario ends when its programs do, at no virtual time that is known before, and the planner does not report its steps: both
 /// show no rate and no time left.
 pub(crate) fn spinner(name: &'static str) -> ProgressBar {
-    show(ProgressBar::new_spinner(), "{spinner} {msg} {elapsed}").with_message(name)
+    show(ProgressBar::new_spinner().with_message(name), "{spinner} {msg} {elapsed}")
 }
 
 /// Bytes that are read to an end which is not known
@@ -85,6 +93,8 @@ fn show(bar: ProgressBar, template: &str) -> ProgressBar {
     if !bar.is_hidden() {
         // A step may take long: the time that is left goes on meanwhile.
         bar.enable_steady_tick(Duration::from_millis(200));
+        // Work that ends before the first of those ticks is named, too.
+        bar.tick();
     }
     bar
 }

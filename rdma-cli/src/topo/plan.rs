@@ -92,15 +92,14 @@ pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
     }
     progress.finish_and_clear();
     let without = unplugs(&cabling, &operation)?;
-    let progress = progress::items(cabling.cables().len() as u64).with_message("without each cable: ");
+    let progress = progress::part(cabling.cables().len() as u64, "without each cable");
     let without = without.inspect(|_| progress.inc(1)).collect::<Result<Vec<_>, _>>()?;
     progress.finish_and_clear();
     let rate = LineRate::TB5.ceiling_bytes_per_second();
     let free = free_ports(&topology);
     let counts: Vec<_> = free.iter().map(Vec::len).collect();
     let with = additions(&cabling, &operation, rate as u64, &counts)?;
-    let progress =
-        progress::items(with.size_hint().1.unwrap_or(0) as u64).with_message("with each further cable: ");
+    let progress = progress::part(with.size_hint().1.unwrap_or(0) as u64, "with each further cable");
     let mut with = with.inspect(|_| progress.inc(1)).collect::<Result<Vec<_>, _>>()?;
     progress.finish_and_clear();
     with.sort();
