@@ -30,6 +30,8 @@ pub(super) struct Reactor<D: Device> {
     /// The devices that are open.
     ports: Vec<Arc<OpenPort<D>>>,
     effects: Effects,
+    /// How many shortages of memory the peerings know of.
+    seen_shortages: u64,
 }
 
 /// Completions taken from a queue at once.
@@ -50,6 +52,7 @@ impl<D: Device> Reactor<D> {
             peerings: Vec::new(),
             ports: Vec::new(),
             effects: Effects::with_capacity(2 * BATCH),
+            seen_shortages: 0,
         }
     }
 
@@ -117,7 +120,7 @@ impl<D: Device> Reactor<D> {
 
     /// Drives the peerings that have something to do and returns when to drive the next of them again
     fn drive(&mut self, is_drained: bool, now: Time) -> Time {
-        let Self { node, waker, peerings, effects, .. } = self;
+        let Self { node, waker, peerings, effects, seen_shortages, .. } = self;
         let cx = &mut Context::from_waker(waker);
         node.joining.take_into(peerings);
         let mut wake = Time::MAX;
@@ -128,6 +131,12 @@ impl<D: Device> Reactor<D> {
             }
             None => false,
         });
+        let shortages = node.pool.shortages();
+        if std::mem::replace(seen_shortages, shortages) != shortages {
+            // A message of one peer may need what another one is expected to send.
+            peerings.iter().for_each(|peering| peering.expect_nothing(now, effects));
+            wake = now;
+        }
         wake
     }
 

@@ -204,8 +204,6 @@ impl<D: Device> State<D> {
         }
         let give_up = self.give_up_abandoned(now, effects);
         self.find_memory(cx, effects);
-        // What is not expected any more gives its memory back.
-        self.handle_events(now, effects);
         self.armed = self.transmit(now, effects).min(give_up);
         if self.end.is_some() { None } else { Some(self.armed) }
     }
@@ -240,10 +238,16 @@ impl<D: Device> State<D> {
     /// session that would then hold more than what stays free, messages wait beside the line, in the way of no other.
     fn find_memory(&mut self, cx: &mut Context<'_>, effects: &mut Effects) {
         if self.announced.is_empty() && !self.memory.waits() {
+            self.memory.shortage = None;
             return self.memory.is_starved = false;
         }
         loop {
-            let has_passed_over = self.try_find_memory(cx, effects);
+            let (has_passed_over, is_awaited) = self.try_find_memory(cx, effects);
+            if !is_awaited {
+                self.memory.shortage = None;
+            } else if self.memory.shortage.is_none() {
+                self.memory.shortage = Some(self.pool.begin_shortage());
+            }
             let is_starved = !self.announced.is_empty();
             if is_starved && !self.memory.is_starved {
                 probe::reached(ProtocolState::MemoryStarved);
@@ -260,9 +264,9 @@ impl<D: Device> State<D> {
         }
     }
 
-    /// As [`find_memory`](Self::find_memory), once; whether messages were passed over
-    fn try_find_memory(&mut self, cx: &mut Context<'_>, effects: &mut Effects) -> bool {
-        let mut passed_over = Vec::new();
+    /// As [`find_memory`](Self::find_memory), once; whether messages were passed over, and any for which the application waits
+    fn try_find_memory(&mut self, cx: &mut Context<'_>, effects: &mut Effects) -> (bool, bool) {
+        let (mut passed_over, mut is_one_awaited) = (Vec::new(), false);
         let mut stands_in_line = false;
         let reserve = frames(self.longest_received()) as u32;
         let mut index = 0;
@@ -310,8 +314,7 @@ impl<D: Device> State<D> {
                     stream.is_passed_over = true;
                 }
                 passed_over.push(key);
-                // It has come in the place of an expected one, or behind: those do not keep it from its memory.
-                self.core.expect_nothing(key.session, key.stream);
+                is_one_awaited |= is_awaited;
                 continue;
             };
             index -= 1;
@@ -334,13 +337,19 @@ impl<D: Device> State<D> {
             // Others stand behind in line.
             self.pool.leave(Zone::Bulk, &mut self.memory.frames, effects);
         }
-        !passed_over.is_empty()
+        (!passed_over.is_empty(), is_one_awaited)
+    }
+
+    /// Gives the memory of what is expected back: messages that the application waits for may find none
+    pub(super) fn expect_nothing(&mut self, now: Time, effects: &mut Effects) {
+        self.core.expect_nothing_at_all();
+        self.handle_events(now, effects);
     }
 
     /// Finds memory for long messages of a stream that are not announced, at `places` among those that are read next; for how many it has
     ///
-    /// It takes none that is kept free for messages that are asked for, none when announced messages wait, and for more than as much as the
-    /// longest message takes none of the shares of other peers.
+    /// It takes none that is kept free for messages that are asked for, none when announced messages wait, or the application for one of the
+    /// node that finds no memory, and for more than as much as the longest message takes none of the shares of other peers.
     pub(crate) fn expect(
         &mut self,
         key: StreamKey,
@@ -351,7 +360,8 @@ impl<D: Device> State<D> {
     ) -> usize {
         let (reserve, span) = (frames(self.longest_received()) as u32, frames(len) as u32);
         let mut expected = 0;
-        while self.end.is_none() && self.announced.is_empty() {
+        let goes_on = self.core.expect_again(key.session, key.stream);
+        while self.end.is_none() && self.announced.is_empty() && !self.pool.is_short() {
             let Some(stream) = find_stream(&mut self.sessions, key) else { break };
             let unread = stream.inbox.len();
             let place = |end: usize| u32::try_from(end.saturating_sub(unread)).unwrap_or(u32::MAX);
@@ -376,7 +386,7 @@ impl<D: Device> State<D> {
             self.incoming.insert_expected(id, lease);
             expected += 1;
         }
-        if expected > 0 {
+        if expected > 0 || goes_on {
             self.pump(now, effects);
         }
         expected

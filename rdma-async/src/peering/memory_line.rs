@@ -1,5 +1,6 @@
 //! How a peering waits for memory for the messages that its peer announces
 
+use crate::pool::Shortage;
 use crate::wait_queue::Waiter;
 
 /// Its places in the lines of the pool
@@ -13,6 +14,8 @@ pub(super) struct MemoryLine {
     pub(super) seen: u64,
     /// Whether messages wait.
     pub(super) is_starved: bool,
+    /// While the application waits for one of them.
+    pub(super) shortage: Option<Shortage>,
 }
 
 impl MemoryLine {

@@ -238,6 +238,15 @@ impl<D: Device> PeeringShared<D> {
         wake
     }
 
+    /// As [`State::expect_nothing`]
+    pub(crate) fn expect_nothing(&self, now: Time, effects: &mut Effects) {
+        let mut state = self.state.lock();
+        state.expect_nothing(now, effects);
+        // Others may be granted what these no longer are.
+        self.wake_at.store(0, Ordering::Relaxed);
+        self.unlock(state, effects);
+    }
+
     /// Why the peering is over
     pub(crate) fn error(&self) -> Option<SessionError> {
         self.state.lock().error().cloned()

@@ -11,6 +11,7 @@ use rdma_arena::Arena;
 use rdma_core::FRAME;
 
 use super::frames::Frames;
+use super::shortage::Shortages;
 use crate::error::PoolError;
 use crate::wait_queue::SharedWaitQueue;
 
@@ -38,6 +39,7 @@ pub(super) struct Memory {
     zones: [SharedWaitQueue<Frames>; ZONES],
     /// How often memory for longer messages came free, for those that must not stand in line.
     freed: SharedWaitQueue<u64>,
+    shortages: Shortages,
     /// How long each zone is, in frames.
     lens: [u32; ZONES],
     /// Where each zone begins, in frames.
@@ -99,6 +101,7 @@ impl Memory {
         Self {
             zones: lens.map(|frames| SharedWaitQueue::new(waits_for, Frames::new(frames), WAITING)),
             freed: SharedWaitQueue::for_all("memory of its node to come free", 0, WAITING),
+            shortages: Shortages::default(),
             lens,
             starts,
             windows,
@@ -135,6 +138,10 @@ impl Memory {
 
     pub(super) fn freed(&self) -> &SharedWaitQueue<u64> {
         &self.freed
+    }
+
+    pub(super) fn shortages(&self) -> &Shortages {
+        &self.shortages
     }
 
     /// Gives frames back

@@ -7,6 +7,7 @@ pub(crate) mod frames;
 mod lease;
 mod memory;
 mod registration;
+mod shortage;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,7 @@ pub use self::lease::Lease;
 use self::memory::Memory;
 pub(crate) use self::memory::Zone;
 pub(crate) use self::registration::Registration;
+pub(crate) use self::shortage::Shortage;
 use crate::effects;
 use crate::error::{AllocError, PoolError};
 use crate::wait_queue::Waiter;
@@ -153,6 +155,21 @@ impl Pool {
     /// Gives up [`poll_freed`](Self::poll_freed)
     pub(crate) fn leave_freed<T>(&self, waiter: &mut Waiter, effects: &mut effects::Effects<T>) {
         self.0.freed().leave(waiter, effects);
+    }
+
+    /// Notes that the application waits for a message for which there is no memory, until the result is dropped
+    pub(crate) fn begin_shortage(&self) -> Shortage {
+        Shortage::begin(&self.0)
+    }
+
+    /// How often that was noted
+    pub(crate) fn shortages(&self) -> u64 {
+        self.0.shortages().begun()
+    }
+
+    /// Whether the application waits for a message for which there is no memory
+    pub(crate) fn is_short(&self) -> bool {
+        self.0.shortages().is_any()
     }
 
     /// Leases `len` bytes for sending if they are free and no task waits

@@ -184,18 +184,22 @@ impl<D: Device> Stream<D> {
     /// At most four messages of a stream are expected at once.
     ///
     /// Returns for how many messages more there was memory, and 0 if messages of this length are not announced or are too long, if the session
-    /// or what the peer sends is over, if as many are expected already, or while the stream pauses, as described below. Memory is
+    /// or what the peer sends is over, if as many are expected already, or while the stream backs off, as described below. Memory is
     /// taken from [`receive_memory`](crate::NodeOptions::receive_memory) as long as an expected message is not here, and only
     /// what neither messages that are asked for nor the shares of other peers may need: none if `receive_memory` is no more than
-    /// [`max_message`](crate::NodeOptions::max_message), and none while messages wait for memory.
+    /// [`max_message`](crate::NodeOptions::max_message), and none while messages wait for memory. If a task waits for a message that finds no
+    /// memory, all streams of the node give back what they took for expected messages that the peer has not announced.
     ///
     /// # If something else comes
     ///
     /// Nothing is lost: each message is received in its order, whether or not it was expected. Once a message of another length
-    /// has come in the place of an expected one, or the end, the stream expects nothing, and its memory is free again. The peer may then have to send as often 256 KiB in vain as
-    /// there are cables (28 µs of a cable at 9.2 GB/s each time), which everything on the cable waits for. The same can happen if nothing comes for
-    /// an eighth of the [`peer_timeout`](crate::NodeOptions::peer_timeout), or while other long messages wait, also of this stream. The stream then pauses:
-    /// it expects nothing until 16 messages above 68,544 bytes have come, so that wrong guesses cost little.
+    /// has come in the place of an expected one, or the end, the stream expects nothing, and its memory is free again. The peer may then
+    /// have to send as often 256 KiB in vain as there are cables (28 µs of a cable at 9.2 GB/s each time), which everything on the cable
+    /// waits for. The same can happen if long messages of other streams wait before the expected one is sent, or if the memory is needed for
+    /// them. The stream then backs off: it expects nothing until 16 messages above 68,544 bytes have come, so that wrong guesses cost little.
+    ///
+    /// If nothing comes for an eighth of the [`peer_timeout`](crate::NodeOptions::peer_timeout), the peer sends those bytes in vain, too. What is expected stays so, but the
+    /// message that comes next takes three ways, unless this is called again before.
     ///
     /// What is expected when a cable fails is expected on the cables that remain, or when it is back. [`recv_into`](Self::recv_into)
     /// copies an expected message into its lease.

@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use super::plans::Prepared;
-use super::schedule::Feed;
 
 /// A neighbour in an operation
 #[derive(Default)]
@@ -38,11 +37,7 @@ impl Neighbour {
         }
         for (number, to) in prepared.schedule.outs.iter().enumerate().filter(|(_, to)| to.to == rank) {
             new.outs.push(number);
-            new.goes_at_once |= match &to.feed {
-                Feed::Combined { ins, .. } => ins.is_empty(),
-                Feed::Input(_) => true,
-                Feed::Sink(_) => false,
-            };
+            new.goes_at_once |= to.feed.is_at_once();
         }
         new
     }

@@ -92,8 +92,8 @@ impl Prepared {
         }
     }
 
-    /// Notes that another operation follows this one
-    pub(crate) fn is_followed_by(&self, other: &Arc<Self>) {
+    /// Notes that another operation has followed this one
+    pub(crate) fn note_follower(&self, other: &Arc<Self>) {
         let prepared = Arc::downgrade(other);
         let mut following = self.following.lock().unwrap_or_else(PoisonError::into_inner);
         let is_repeated = std::ptr::eq(self, &**other) && following.prepared.ptr_eq(&Weak::new());

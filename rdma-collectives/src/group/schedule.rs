@@ -22,7 +22,7 @@ pub(crate) struct In {
     pub(crate) from: usize,
     pub(crate) channel: Channel,
     pub(crate) len: usize,
-    /// Whether the neighbour has all blocks from the start
+    /// Whether the neighbour has all blocks from the start: [`Feed::is_at_once`] there
     pub(crate) is_at_once: bool,
 }
 
@@ -46,6 +46,17 @@ pub(crate) enum Feed {
     Input(usize),
     /// The blocks that a sink has kept
     Sink(usize),
+}
+
+impl Feed {
+    /// Whether all blocks are there from the start
+    pub(crate) fn is_at_once(&self) -> bool {
+        match self {
+            Self::Combined { ins, .. } => ins.is_empty(),
+            Self::Input(_) => true,
+            Self::Sink(_) => false,
+        }
+    }
 }
 
 /// Blocks that the rank keeps: its own input combined with blocks that arrive
@@ -288,4 +299,53 @@ pub(crate) fn parts<'a>(plan: &'a Plan, counts: &Counts) -> Vec<(&'a Tree, [usiz
     };
     let ranges: Vec<_> = plan.trees.iter().enumerate().map(part).collect();
     plan.trees.iter().zip(ranges).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cabling, plan};
+
+    /// Catches two ends of a cable of which one waits for a first message with a block, while the other one sends one without: what is
+    /// expected behind it would not come there.
+    #[test]
+    fn both_ends_know_which_blocks_are_there_from_the_start() {
+        let line = Cabling::line(4, 1);
+        let cables = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (2, 4), (3, 4)];
+        let cables = cables.map(|(left, right)| crate::Cable::new(left, right, 1)).to_vec();
+        let irregular = Cabling::new((0..5).map(|host| host.to_string()), cables).unwrap();
+        let mut at_once = 0;
+        for cabling in [line, irregular] {
+            let hosts = cabling.hosts().len();
+            let amounts = vec![1; hosts];
+            let to_all =
+                (0..hosts).map(|from| (0..hosts).map(|to| u64::from(from != to)).collect()).collect();
+            let operations = [
+                Operation::AllReduce,
+                Operation::AllReduceAmong { members: vec![0, 3] },
+                Operation::AllGather { amounts: amounts.clone() },
+                Operation::AllToAll { amounts: to_all },
+                Operation::Broadcast { root: 1 },
+                Operation::Gather { root: 2, amounts: amounts.clone() },
+                Operation::Reduce { root: 3 },
+                Operation::ReduceScatter { amounts: amounts.clone() },
+                Operation::Scatter { root: 0, amounts },
+            ];
+            for operation in operations {
+                let made = plan(&cabling, &operation).unwrap();
+                let ranks: Vec<_> =
+                    (0..hosts).map(|rank| Schedule::new(&made, rank, &Counts::Even(1 << 20), 4)).collect();
+                for (rank, schedule) in ranks.iter().enumerate() {
+                    for to in &schedule.outs {
+                        let mut ins = ranks[to.to].ins.iter();
+                        let found = ins.find(|from| (from.from, from.channel) == (rank, to.channel));
+                        let found = found.map(|from| (from.is_at_once, from.len));
+                        assert_eq!(found, Some((to.feed.is_at_once(), to.len)), "{operation:?}");
+                        at_once += usize::from(to.feed.is_at_once());
+                    }
+                }
+            }
+        }
+        assert!(at_once > 0);
+    }
 }

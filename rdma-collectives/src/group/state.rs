@@ -225,7 +225,7 @@ impl<D: Device> Group<D> {
             self.plans.prepare(self.rank, &call, counts, self.options)?
         };
         if let Some(before) = self.before.replace(Arc::clone(&prepared)) {
-            before.is_followed_by(&prepared);
+            before.note_follower(&prepared);
         }
         let following = prepared.following();
         let (rank, ranks, sequence, max_held) = (self.rank, self.size(), self.sequence, self.max_held);

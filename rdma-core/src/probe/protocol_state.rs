@@ -50,8 +50,8 @@ protocol_states! {
     MemoryStarved = "message waits for memory",
     /// A receive is granted for a long message before the peer has announced it
     MessageExpected = "message expected",
-    /// Another message arrived than the one that was expected
-    MessageUnexpected = "other message than expected",
+    /// A message is not expected any more: another one came, or its memory was needed
+    MessageUnexpected = "message expected no more",
     /// A message will not arrive, because its session is over
     MessageWithdrawn = "message withdrawn",
     /// A packet arrived whose checksum does not match

@@ -172,6 +172,11 @@ impl BulkReceiver {
         }
     }
 
+    /// The messages that receives are posted for
+    pub(super) fn messages(&self) -> impl Iterator<Item = IncomingId> {
+        self.slots.iter().filter_map(|slot| slot.id)
+    }
+
     /// Bytes that were granted and have not arrived
     pub(super) fn outstanding(&self) -> u64 {
         self.outstanding

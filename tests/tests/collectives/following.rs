@@ -99,6 +99,20 @@ fn what_is_called_again_begins_without_waiting() {
     }
 }
 
+/// Regression: after a pause in which a rank granted in vain what the next operation begins with, nothing of that one was expected.
+#[test]
+fn operations_with_long_pauses_between_them_are_as_fast_as_the_first() {
+    const LEN: usize = 1 << 20;
+    for shape in [PAIR, LINE_3, MESH_4] {
+        for call in [Call::AllReduce(LEN), Call::AllGather(LEN), Call::Broadcast(0, 4 * LEN)] {
+            let times = rounds(shape, &[call], Duration::from_millis(400), 4).concat();
+            for later in &times[1..] {
+                assert!(*later <= times[0] + Duration::from_micros(1), "{call:?} of {shape:?}: {times:?}");
+            }
+        }
+    }
+}
+
 /// Catches an operation that is foreseen again and again although another one comes each time.
 #[test]
 fn what_did_not_follow_is_not_foreseen_again() {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use futures::future::{join, join_all};
-use rdma_async::{Priority, Stream};
-use rdma_sim::{Model, Net, Sim, SimDevice};
-use rdma_tests::{DEVICE, Pair, message, on_session, options, stream_of, zeros};
+use rdma_async::{Priority, Stream, Time};
+use rdma_sim::{Model, Net, Sim, SimDevice, Topology};
+use rdma_tests::{DEVICE, Pair, connect, message, node, node_over, on_session, options, stream_of, zeros};
 
 use super::exchange;
 
@@ -130,6 +130,67 @@ fn what_is_expected_behind_a_long_message_does_not_keep_it_out() {
                     }
                 }
             });
+        }
+    }
+}
+
+/// Who expects something while a task keeps a message and waits for another
+#[derive(Clone, Copy, Debug)]
+enum Expecting {
+    Nobody,
+    /// A stream of the same session
+    Stream,
+    /// Another session with the same peer
+    Session,
+    /// A session with another peer
+    Peer,
+}
+
+/// Regression: a task that kept a message waited for the next one without an end, because memory was taken for what another stream expected.
+#[test]
+fn memory_that_is_expected_is_given_to_those_who_wait() {
+    const MESSAGE: usize = MIB;
+    let options = options().max_message(MESSAGE).max_peers(2);
+    // In quarters of a message: what there is, the messages that are kept, and the next one.
+    for (memory, kept, next) in [(8, &[2][..], 2), (8, &[1, 1], 2), (10, &[1], 4), (12, &[1, 1, 1, 1], 2)] {
+        let options = options.clone().receive_memory(memory * MESSAGE / 4);
+        for expecting in [Expecting::Nobody, Expecting::Stream, Expecting::Session, Expecting::Peer] {
+            for is_granted in [false, true] {
+                let topology = Topology::line(3, 2).unwrap();
+                let run = Sim::new().topology(topology).time_limit(Time::ZERO + Duration::from_secs(20));
+                let run = run.run(async |net| {
+                    let b = node_over(&net, "b", &["rdma_en2", "rdma_en3"], &options);
+                    let [a, c] = ["a", "c"].map(|host| node(&net, host, &options));
+                    let (ab, ba) = connect(&a, &b).await.unwrap();
+                    let (cb, bc) = connect(&c, &b).await.unwrap();
+                    let (ab_other, ba_other) = (ab.open().unwrap(), b.accept().await.unwrap());
+                    let (from_stream, stream) = stream_of(&ab, &ba).await;
+                    let idle = match expecting {
+                        Expecting::Nobody => None,
+                        Expecting::Stream => Some((&from_stream, &stream)),
+                        Expecting::Session => Some((ab_other.main_stream(), ba_other.main_stream())),
+                        Expecting::Peer => Some((cb.main_stream(), bc.main_stream())),
+                    };
+                    if let Some((_, to)) = idle {
+                        assert!(to.expect(MESSAGE / 2, 0..4) > 0, "there is memory");
+                    }
+                    if is_granted {
+                        rest(&net).await;
+                    }
+                    let mut held = Vec::new();
+                    for quarters in kept.iter().chain([&next]) {
+                        ab.try_send(zeros(&ab, quarters * MESSAGE / 4).await).unwrap();
+                        held.push(ba.recv().await.unwrap().unwrap());
+                    }
+                    drop(held);
+                    if let Some((from, to)) = idle {
+                        time_of(&net, [from, to], MESSAGE / 2).await;
+                        rest(&net).await;
+                        time_of(&net, [from, to], MESSAGE / 2).await;
+                    }
+                });
+                assert_eq!(run.findings, []);
+            }
         }
     }
 }

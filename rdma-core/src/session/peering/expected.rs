@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::super::{Address, Event, IncomingId, MAX_EAGER, SessionId, StreamId};
+use super::super::{Address, Event, IncomingId, MAX_EAGER, PathId, SessionId, StreamId};
 use super::Peering;
 use super::message::{Incoming, Parts, Progress};
-use super::session::Stream;
+use super::session::{Stream, Table};
 use crate::probe::{self, ProtocolState};
 
 /// The most messages of a stream that are expected at once
@@ -15,7 +15,8 @@ const MAX_EXPECTED: u32 = 4;
 /// Two ways over a cable of 40 or 80 Gb/s take less time than these bytes: the grants for the rest arrive while they are sent. What is
 /// expected wrongly costs no more than this.
 const AHEAD: u64 = 1 << 18;
-/// Long messages of a stream after which messages are expected again, once parts were granted that the peer did not send
+/// Long messages of a stream after which messages are expected again, once parts were granted that the peer did not send, although it sent
+/// others, or although this side needed their memory for others
 const BACKOFF: u32 = 16;
 
 impl Peering {
@@ -34,7 +35,7 @@ impl Peering {
     /// message comes in its place, or the end of the stream, [`Event::Unexpected`] gives the memory back.
     ///
     /// `None` if there is no such stream, if messages of this length do not use the bulk lane, or are too long, if four are expected,
-    /// or if the peer has not sent one that was expected lately.
+    /// or while the stream backs off, because the peer did not send parts that were granted.
     pub fn expect(
         &mut self,
         session: SessionId,
@@ -56,11 +57,21 @@ impl Peering {
         Some(id)
     }
 
+    /// Grants ahead what a stream expects also if the peer had nothing to send lately; returns whether there is something to grant
+    pub fn expect_again(&mut self, session: SessionId, stream: StreamId) -> bool {
+        let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
+        let has_rested = found.is_some_and(|found| std::mem::take(&mut found.is_resting));
+        if has_rested {
+            self.await_grants(session, stream);
+        }
+        has_rested
+    }
+
     /// Puts a stream that expects messages in line for grants
     pub(super) fn await_grants(&mut self, session: SessionId, stream: StreamId) {
         let key = (session, stream);
         let found = self.session(session).and_then(|session| session.streams.get(&stream));
-        if found.is_some_and(|found| found.incoming.is_expecting() && found.backoff == 0)
+        if found.is_some_and(|found| found.incoming.is_expecting() && found.backoff == 0 && !found.is_resting)
             && !self.expected.contains(&key)
         {
             self.expected.push_back(key);
@@ -97,9 +108,39 @@ impl Peering {
 
     /// Expects no more of a stream what was not announced: [`Event::Unexpected`] gives the memory of each message back
     pub fn expect_nothing(&mut self, session: SessionId, stream: StreamId) {
+        if self.forget_expected(session, stream) {
+            self.back_off(session, stream);
+        }
+    }
+
+    /// As [`expect_nothing`](Self::expect_nothing), of all streams
+    pub fn expect_nothing_at_all(&mut self) {
+        for (session, stream) in self.expecting() {
+            self.expect_nothing(session, stream);
+        }
+    }
+
+    /// The streams that expect messages
+    fn expecting(&self) -> Vec<(SessionId, StreamId)> {
+        let sessions = self.sessions.iter().flat_map(Table::iter);
+        let streams = sessions.flat_map(|session| session.streams.iter().map(|found| (session.id, found)));
+        let expecting = streams.filter(|(_, (_, found))| found.incoming.is_expecting());
+        expecting.map(|(session, (stream, _))| (session, *stream)).collect()
+    }
+
+    /// A path more carries what is granted ahead
+    pub(super) fn await_grants_of_all(&mut self) {
+        for (session, stream) in self.expecting() {
+            self.await_grants(session, stream);
+        }
+    }
+
+    /// Forgets what a stream expects; whether parts of it were granted
+    fn forget_expected(&mut self, session: SessionId, stream: StreamId) -> bool {
         let Self { sessions, incoming, paths, stopping, events, .. } = self;
         let session_found = sessions[session.0 as usize & 1].get(session);
-        let Some(found) = session_found.and_then(|session| session.streams.get_mut(&stream)) else { return };
+        let found = session_found.and_then(|session| session.streams.get_mut(&stream));
+        let Some(found) = found else { return false };
         let mut was_granted = false;
         while let Some(id) = found.incoming.take_expected() {
             let Some(message) = incoming.get_mut(id.0 as usize) else { continue };
@@ -110,10 +151,8 @@ impl Peering {
             events.push_back(Event::Unexpected(id));
             probe::reached(ProtocolState::MessageUnexpected);
         }
-        if was_granted {
-            found.backoff = BACKOFF;
-        }
         self.expected.retain(|other| *other != (session, stream));
+        was_granted
     }
 
     /// An expected message was announced: what was not granted yet is granted as that of others
@@ -129,11 +168,12 @@ impl Peering {
         self.await_grants(SessionId(session), StreamId(stream));
     }
 
-    /// The peer has not sent a part of a message that was expected, because it had nothing to send, and others waited behind it
+    /// The peer has not sent a part of a message that was expected: it had nothing to send for long, or others waited behind the part on `path`
     ///
     /// The part is granted again once the message is announced, as are the messages behind it, so that they are in the way of others at most
-    /// once.
-    pub(super) fn on_void(&mut self, id: IncomingId, part: (u64, u32)) {
+    /// once; if nothing has waited behind, also when the application expects something [again](Self::expect_again).
+    pub(super) fn on_void(&mut self, path: PathId, id: IncomingId, part: (u64, u32)) {
+        let was_in_the_way = self.others_wait(path, id);
         let Some(message) = self.incoming.get_mut(id.0 as usize) else { return };
         let Progress::Bulk(parts) = &mut message.progress else { return };
         parts.lose(part);
@@ -143,10 +183,29 @@ impl Peering {
         }
         let (session, stream) = (SessionId(session), StreamId(stream));
         self.expected.retain(|other| *other != (session, stream));
-        self.back_off(session, stream);
+        let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
+        if let Some(found) = found {
+            found.is_resting = true;
+        }
+        if was_in_the_way {
+            self.back_off(session, stream);
+        }
     }
 
-    /// Expects nothing of a stream for a while: the lane carries bytes in vain
+    /// Whether another stream than that of message `id` waits for parts on a path
+    fn others_wait(&self, path: PathId, id: IncomingId) -> bool {
+        let stream = |message: &Incoming| (message.address.session, message.address.stream);
+        let own = self.incoming.get(id.0 as usize).map(stream);
+        let path = self.paths.get(path.0 as usize).and_then(Option::as_ref);
+        let waiting = path.into_iter().flat_map(|path| path.receiver.messages());
+        let mut waiting = waiting.filter_map(|id| self.incoming.get(id.0 as usize));
+        waiting.any(|message| {
+            let is_announced = matches!(&message.progress, Progress::Bulk(parts) if parts.is_announced);
+            is_announced && Some(stream(message)) != own
+        })
+    }
+
+    /// Expects nothing more of a stream for a while, and grants nothing ahead: the lane carries bytes in vain
     fn back_off(&mut self, session: SessionId, stream: StreamId) {
         let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
         if let Some(found) = found {

@@ -51,6 +51,7 @@ impl Peering {
         let is_new = path.lane.receive(now, &trailer)?;
         if !std::mem::replace(&mut path.is_proven, true) {
             probe::reached(ProtocolState::PathProven);
+            self.await_grants_of_all();
         }
         self.is_confirmed |= trailer.report.next > 0;
         self.last_heard = now;
@@ -239,6 +240,7 @@ impl Peering {
                 };
                 *entry = Entry::Partial(found);
                 stream.backoff = stream.backoff.saturating_sub(1);
+                stream.is_resting = false;
             }
             _ => {
                 let Some(placed) = place(entry, incoming, payload, trailer, config.local.max_message)? else {
@@ -369,7 +371,7 @@ impl Peering {
         };
         match slot.id {
             Some(message) if !trailer.is_void => self.on_bulk_part(message, slot.len),
-            Some(message) if slot.is_expected => self.on_void(message, (slot.offset, slot.len)),
+            Some(message) if slot.is_expected => self.on_void(id, message, (slot.offset, slot.len)),
             _ => (),
         }
     }

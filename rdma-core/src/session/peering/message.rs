@@ -1,6 +1,6 @@
 //! A message that arrives
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use slab::Slab;
 
@@ -32,8 +32,8 @@ pub(super) struct Parts {
     pub(super) received: u64,
     /// Where the part begins that was never granted
     next: u64,
-    /// Parts to be granted again
-    lost: Vec<(u64, u32)>,
+    /// Parts to be granted again: their offsets and lengths
+    lost: BTreeMap<u64, u32>,
     /// Whether the peer has announced the message
     pub(super) is_announced: bool,
     /// Whether it had memory before it was announced
@@ -53,7 +53,8 @@ impl Parts {
 
     /// The next part to grant of a message of `total` bytes, in parts of `largest`: its offset and length
     pub(super) fn next(&self, total: u64, largest: u32) -> Option<(u64, u32)> {
-        self.lost.last().copied().or_else(|| {
+        let lost = self.lost.first_key_value().map(|(offset, len)| (*offset, *len));
+        lost.or_else(|| {
             let len = (total - self.next).min(largest.into()) as u32;
             (len > 0).then_some((self.next, len))
         })
@@ -61,7 +62,7 @@ impl Parts {
 
     /// Notes that the [next](Self::next) part, of `len` bytes, was granted; whether it was granted before
     pub(super) fn granted(&mut self, len: u32) -> bool {
-        let is_repeat = self.lost.pop().is_some();
+        let is_repeat = self.lost.pop_first().is_some();
         if !is_repeat {
             self.next += u64::from(len);
         }
@@ -70,7 +71,7 @@ impl Parts {
 
     /// Bytes that are here or granted, before the message is announced
     pub(super) fn ahead(&self) -> u64 {
-        self.next - self.lost.iter().map(|(_, len)| u64::from(*len)).sum::<u64>()
+        self.next - self.lost.values().map(|len| u64::from(*len)).sum::<u64>()
     }
 
     /// Whether a part was granted
@@ -79,8 +80,8 @@ impl Parts {
     }
 
     /// Notes that a part must be granted again
-    pub(super) fn lose(&mut self, part: (u64, u32)) {
-        self.lost.push(part);
+    pub(super) fn lose(&mut self, (offset, len): (u64, u32)) {
+        self.lost.insert(offset, len);
     }
 }
 

@@ -37,8 +37,10 @@ pub(super) struct Stream {
     pub(super) room: Room,
     pub(super) outgoing: OutgoingStream,
     pub(super) incoming: IncomingStream,
-    /// Long messages that must be announced before others are expected again.
+    /// Long messages that must be announced before others are expected again, and granted ahead.
     pub(super) backoff: u32,
+    /// Whether nothing is granted ahead before a long message is announced: the peer had nothing to send.
+    pub(super) is_resting: bool,
 }
 
 impl Session {
@@ -151,6 +153,7 @@ impl Stream {
             outgoing: OutgoingStream::default(),
             incoming: IncomingStream::default(),
             backoff: 0,
+            is_resting: false,
         }
     }
 
@@ -255,6 +258,10 @@ impl Table {
     pub(super) fn get(&mut self, id: SessionId) -> Option<&mut Session> {
         let session = self.slots.get_mut(split(id).0)?.session.as_deref_mut()?;
         (session.id == id).then_some(session)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Session> {
+        self.slots.iter().filter_map(|slot| slot.session.as_deref())
     }
 
     pub(super) fn peek(&self, id: SessionId) -> Option<&Session> {

@@ -140,6 +140,46 @@ fn an_expected_message_may_come_late() {
     assert_eq!(world.nodes[1].unexpected, 0);
 }
 
+/// Regression: after a pause in which the peer sent nothing, nothing was expected before sixteen long messages had come.
+#[test]
+fn a_peer_that_has_nothing_to_send_for_a_while_is_expected_to_send_again() {
+    let mut world = World::new(1, 1);
+    let key = (session(&mut world), StreamId::MAIN);
+    for round in 0..5 {
+        while world.nodes[1].expect(key.0, key.1, LEN) {}
+        world.run(SECOND);
+        world.nodes[0].send(key.0, key.1, message(0, LEN));
+        world.run(3 * ONE_WAY);
+        assert_eq!(arrived(&world, 1, key), 4 * round + 1, "it is granted once it is announced");
+        for number in 1..4 {
+            world.run(3 * ONE_WAY);
+            world.nodes[0].send(key.0, key.1, message(number, LEN));
+            world.run(ONE_WAY);
+            assert_eq!(arrived(&world, 1, key), 4 * round + number + 1, "those behind it are granted ahead");
+        }
+        assert_eq!(world.nodes[1].unexpected, 0);
+    }
+}
+
+/// Catches parts on one path more that wait for an announcement.
+#[test]
+fn what_is_expected_is_granted_on_a_path_that_comes_back() {
+    for cut_by in [0, 1] {
+        let mut world = World::new(2, 1);
+        let session = session(&mut world);
+        world.nodes[1].expect(session, StreamId::MAIN, 1 << 20);
+        let granted = |world: &World| {
+            let paths = world.nodes[1].peering.paths.iter().flatten();
+            paths.map(|path| path.receiver.outstanding()).collect::<Vec<_>>()
+        };
+        world.run(ONE_WAY);
+        assert_eq!(granted(&world), [1 << 18; 2]);
+        world.cut(0, cut_by);
+        world.run(Duration::from_millis(5));
+        assert_eq!(granted(&world).iter().sum::<u64>(), 2 << 18, "{:?}", granted(&world));
+    }
+}
+
 /// Catches parts that are lost with a path, or are granted a second time while a device may write to them.
 #[test]
 fn an_expected_message_survives_the_loss_of_its_path() {

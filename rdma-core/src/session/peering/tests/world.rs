@@ -137,6 +137,7 @@ impl Node {
 
     /// Expects a message of `len` bytes; whether that is possible
     pub(super) fn expect(&mut self, session: SessionId, stream: StreamId, len: usize) -> bool {
+        self.peering.expect_again(session, stream);
         let id = self.peering.expect(session, stream, len as u64, 0..u32::MAX);
         id.is_some_and(|id| {
             self.insert(id, len);
