@@ -10,8 +10,8 @@ use crate::PlanError;
 
 /// Why an operation failed
 ///
-/// After [`Argument`](Self::Argument), [`Plan`](Self::Plan), [`Rank`](Self::Rank) and [`Unsupported`](Self::Unsupported) nothing was sent and
-/// the group goes on. After the others it is over: each further operation returns the same error, and so do those of all ranks that can be
+/// After [`Argument`](Self::Argument), [`Counts`](Self::Counts), [`Plan`](Self::Plan), [`Rank`](Self::Rank) and
+/// [`Unsupported`](Self::Unsupported) nothing was sent and the group goes on. After the others it is over: each further operation returns the same error, and so do those of all ranks that can be
 /// reached. The contents of its output are then undefined. The ranks that are left can [shrink](super::Group::shrink) the group and go on.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -26,6 +26,10 @@ pub enum GroupError {
         /// Its length in elements
         found: usize,
     },
+
+    /// The parts of all ranks together have more bytes than a slice can have
+    #[error("the counts add up to more than a slice can have")]
+    Counts,
 
     /// A rank has dropped the future of an operation before its end
     #[error("rank {rank} has dropped operation {sequence} before its end")]
@@ -258,7 +262,7 @@ impl JoinError {
             GroupError::Mismatch { ranks: [_, rank], .. } | GroupError::Protocol { rank, .. } => {
                 Self::Greeting { rank }
             }
-            GroupError::Argument { .. } | GroupError::Unsupported { .. } => {
+            GroupError::Argument { .. } | GroupError::Counts | GroupError::Unsupported { .. } => {
                 unreachable!("integers have a maximum, and the vectors one length")
             }
         }

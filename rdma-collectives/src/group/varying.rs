@@ -46,7 +46,8 @@ impl<D: Device> Group<D> {
     ///
     /// # Errors
     ///
-    /// [`GroupError::Argument`] if the slices are not as long as `counts` says, or `counts` not as the group; those of every operation.
+    /// [`GroupError::Argument`] if the slices are not as long as `counts` says, or `counts` not as the group;
+    /// [`GroupError::Counts`] if they add up to more than a slice can have; those of every operation.
     ///
     /// # Cancel safety
     ///
@@ -91,6 +92,7 @@ impl<D: Device> Group<D> {
     /// # Errors
     ///
     /// [`GroupError::Argument`] if the slices are not as long as `counts` says, or `counts` not as the group;
+    /// [`GroupError::Counts`] if they add up to more than a slice can have;
     /// [`GroupError::Unsupported`] if elements of the type have no such reduction; those of every operation.
     ///
     /// # Cancel safety
@@ -139,7 +141,8 @@ impl<D: Device> Group<D> {
     ///
     /// # Errors
     ///
-    /// [`GroupError::Argument`] if the slices are not as long as `counts` says, or `counts` not as the group; [`GroupError::Rank`] if
+    /// [`GroupError::Argument`] if the slices are not as long as `counts` says, or `counts` not as the group;
+    /// [`GroupError::Counts`] if they add up to more than a slice can have; [`GroupError::Rank`] if
     /// there is no such rank; those of every operation.
     ///
     /// # Cancel safety
@@ -188,7 +191,8 @@ impl<D: Device> Group<D> {
     ///
     /// # Errors
     ///
-    /// [`GroupError::Argument`] if the slices are not as long as `counts` says, or `counts` not as the group; [`GroupError::Rank`] if
+    /// [`GroupError::Argument`] if the slices are not as long as `counts` says, or `counts` not as the group;
+    /// [`GroupError::Counts`] if they add up to more than a slice can have; [`GroupError::Rank`] if
     /// there is no such rank; those of every operation.
     ///
     /// # Cancel safety
@@ -280,6 +284,8 @@ impl<D: Device> Group<D> {
 
     fn call_v<T: Element>(&self, operation: OperationKind, counts: &[usize]) -> Result<Call, GroupError> {
         expect("counts", counts.len(), self.size())?;
+        let bytes = total(counts).checked_mul(T::TYPE.size());
+        bytes.filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or(GroupError::Counts)?;
         Ok(call_of_counts::<T>(operation, counts))
     }
 }
