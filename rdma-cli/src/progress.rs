@@ -91,10 +91,10 @@ fn show(bar: ProgressBar, template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template);
     let bar = BARS.add(bar).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     if !bar.is_hidden() {
+        // Work that ends before a first steady tick is named, too.
+        bar.tick();
         // A step may take long: the time that is left goes on meanwhile.
         bar.enable_steady_tick(Duration::from_millis(200));
-        // Work that ends before the first of those ticks is named, too.
-        bar.tick();
     }
     bar
 }

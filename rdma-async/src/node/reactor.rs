@@ -133,8 +133,8 @@ impl<D: Device> Reactor<D> {
         });
         let shortages = node.pool.shortages();
         if std::mem::replace(seen_shortages, shortages) != shortages {
-            // A message of one peer may need what another one is expected to send.
             peerings.iter().for_each(|peering| peering.expect_nothing(now, effects));
+            // They ask their peers to answer what was granted.
             wake = now;
         }
         wake

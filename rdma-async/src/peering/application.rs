@@ -223,6 +223,10 @@ impl<D: Device> State<D> {
     pub(crate) fn stop_waiting(&mut self, key: StreamKey, waiter: &mut Waiter, effects: &mut Effects) {
         if let Some(stream) = self.stream(key) {
             stream.inbox.leave(waiter, effects);
+            if stream.is_passed_over {
+                // Perhaps a shortage is over.
+                effects.wake_reactor();
+            }
             self.restore_reserve(key, effects);
         }
     }

@@ -238,35 +238,34 @@ impl<D: Device> State<D> {
     /// session that would then hold more than what stays free, messages wait beside the line, in the way of no other.
     fn find_memory(&mut self, cx: &mut Context<'_>, effects: &mut Effects) {
         if self.announced.is_empty() && !self.memory.waits() {
-            self.memory.shortage = None;
+            self.memory.end_shortage();
             return self.memory.is_starved = false;
         }
         loop {
-            let (has_passed_over, is_awaited) = self.try_find_memory(cx, effects);
-            if !is_awaited {
-                self.memory.shortage = None;
-            } else if self.memory.shortage.is_none() {
-                self.memory.shortage = Some(self.pool.begin_shortage());
-            }
+            let passed_over = self.try_find_memory(cx, effects);
             let is_starved = !self.announced.is_empty();
             if is_starved && !self.memory.is_starved {
                 probe::reached(ProtocolState::MemoryStarved);
             }
             self.memory.is_starved = is_starved;
-            if !has_passed_over {
-                return self.pool.leave_freed(&mut self.memory.freed, effects);
-            }
             let MemoryLine { freed, seen, .. } = &mut self.memory;
+            if passed_over == PassedOver::None {
+                self.pool.leave_freed(freed, effects);
+                return self.memory.end_shortage();
+            }
             match self.pool.poll_freed(*seen, freed, cx, effects) {
                 Poll::Ready(count) => *seen = count,
-                Poll::Pending => return,
+                Poll::Pending if passed_over == PassedOver::Awaited => {
+                    return self.memory.begin_shortage(&self.pool);
+                }
+                Poll::Pending => return self.memory.end_shortage(),
             }
         }
     }
 
-    /// As [`find_memory`](Self::find_memory), once; whether messages were passed over, and any for which the application waits
-    fn try_find_memory(&mut self, cx: &mut Context<'_>, effects: &mut Effects) -> (bool, bool) {
-        let (mut passed_over, mut is_one_awaited) = (Vec::new(), false);
+    /// As [`find_memory`](Self::find_memory), once
+    fn try_find_memory(&mut self, cx: &mut Context<'_>, effects: &mut Effects) -> PassedOver {
+        let (mut passed_over, mut found) = (Vec::new(), PassedOver::None);
         let mut stands_in_line = false;
         let reserve = frames(self.longest_received()) as u32;
         let mut index = 0;
@@ -314,7 +313,7 @@ impl<D: Device> State<D> {
                     stream.is_passed_over = true;
                 }
                 passed_over.push(key);
-                is_one_awaited |= is_awaited;
+                found = found.max(if is_awaited { PassedOver::Awaited } else { PassedOver::Unawaited });
                 continue;
             };
             index -= 1;
@@ -337,19 +336,23 @@ impl<D: Device> State<D> {
             // Others stand behind in line.
             self.pool.leave(Zone::Bulk, &mut self.memory.frames, effects);
         }
-        (!passed_over.is_empty(), is_one_awaited)
+        found
     }
 
-    /// Gives the memory of what is expected back: messages that the application waits for may find none
-    pub(super) fn expect_nothing(&mut self, now: Time, effects: &mut Effects) {
-        self.core.expect_nothing_at_all();
-        self.handle_events(now, effects);
+    /// Gives the memory for expected messages back; returns whether the reactor should drive the peering
+    pub(super) fn expect_nothing(&mut self, now: Time, effects: &mut Effects) -> bool {
+        let expects = self.incoming.expected_frames() > 0;
+        if expects {
+            self.core.expect_nothing_at_all();
+            self.handle_events(now, effects);
+        }
+        expects
     }
 
     /// Finds memory for long messages of a stream that are not announced, at `places` among those that are read next; for how many it has
     ///
-    /// It takes none that is kept free for messages that are asked for, none when announced messages wait, or the application for one of the
-    /// node that finds no memory, and for more than as much as the longest message takes none of the shares of other peers.
+    /// It takes none that is kept free for messages that are asked for, none when announced messages of the peering wait, none during a
+    /// shortage, and for more than as much as the longest message takes none of the shares of other peers.
     pub(crate) fn expect(
         &mut self,
         key: StreamKey,
@@ -360,7 +363,7 @@ impl<D: Device> State<D> {
     ) -> usize {
         let (reserve, span) = (frames(self.longest_received()) as u32, frames(len) as u32);
         let mut expected = 0;
-        let goes_on = self.core.expect_again(key.session, key.stream);
+        self.core.expect_again(key.session, key.stream);
         while self.end.is_none() && self.announced.is_empty() && !self.pool.is_short() {
             let Some(stream) = find_stream(&mut self.sessions, key) else { break };
             let unread = stream.inbox.len();
@@ -386,7 +389,7 @@ impl<D: Device> State<D> {
             self.incoming.insert_expected(id, lease);
             expected += 1;
         }
-        if expected > 0 || goes_on {
+        if self.core.wants_to_send() {
             self.pump(now, effects);
         }
         expected
@@ -405,6 +408,16 @@ impl<D: Device> State<D> {
             stream.has_left_reserve();
         }
     }
+}
+
+/// Which announced messages found no memory
+#[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
+enum PassedOver {
+    None,
+    /// Some for which no task waits
+    Unawaited,
+    /// Some for which a task waits
+    Awaited,
 }
 
 /// Whether a session may hold `span` frames more beside those that it has, when so many are free

@@ -1,6 +1,6 @@
 //! How a peering waits for memory for the messages that its peer announces
 
-use crate::pool::Shortage;
+use crate::pool::{Pool, Shortage};
 use crate::wait_queue::Waiter;
 
 /// Its places in the lines of the pool
@@ -14,11 +14,20 @@ pub(super) struct MemoryLine {
     pub(super) seen: u64,
     /// Whether messages wait.
     pub(super) is_starved: bool,
-    /// While the application waits for one of them.
-    pub(super) shortage: Option<Shortage>,
+    /// While a task waits for one of them.
+    shortage: Option<Shortage>,
 }
 
 impl MemoryLine {
+    /// Lets all peerings of the node give memory for expected messages back, and take none for others
+    pub(super) fn begin_shortage(&mut self, pool: &Pool) {
+        self.shortage.get_or_insert_with(|| pool.begin_shortage());
+    }
+
+    pub(super) fn end_shortage(&mut self) {
+        self.shortage = None;
+    }
+
     /// Whether it has a place in a line
     pub(super) fn waits(&self) -> bool {
         self.frames.waits() || self.freed.waits()

@@ -242,7 +242,6 @@ impl<D: Device> State<D> {
         note_end(error);
         effects.wake_reactor();
         self.announced.clear();
-        self.memory.shortage = None;
         self.pool.leave(Zone::Bulk, &mut self.memory.frames, effects);
         self.pool.leave_freed(&mut self.memory.freed, effects);
         self.lose_all_paths(PathLoss::Device, Time::ZERO, effects);

@@ -241,9 +241,9 @@ impl<D: Device> PeeringShared<D> {
     /// As [`State::expect_nothing`]
     pub(crate) fn expect_nothing(&self, now: Time, effects: &mut Effects) {
         let mut state = self.state.lock();
-        state.expect_nothing(now, effects);
-        // Others may be granted what these no longer are.
-        self.wake_at.store(0, Ordering::Relaxed);
+        if state.expect_nothing(now, effects) {
+            self.wake_at.store(0, Ordering::Relaxed);
+        }
         self.unlock(state, effects);
     }
 

@@ -157,17 +157,17 @@ impl Pool {
         self.0.freed().leave(waiter, effects);
     }
 
-    /// Notes that the application waits for a message for which there is no memory, until the result is dropped
+    /// Notes that a task waits for a message that finds no memory, until the result is dropped
     pub(crate) fn begin_shortage(&self) -> Shortage {
         Shortage::begin(&self.0)
     }
 
-    /// How often that was noted
+    /// How many shortages have begun
     pub(crate) fn shortages(&self) -> u64 {
         self.0.shortages().begun()
     }
 
-    /// Whether the application waits for a message for which there is no memory
+    /// Whether a task waits for a message that finds no memory
     pub(crate) fn is_short(&self) -> bool {
         self.0.shortages().is_any()
     }

@@ -1,4 +1,4 @@
-//! Times in which the application waits for messages that find no memory
+//! Shortages: times in which a task waits for a message that finds no memory
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::memory::Memory;
 
-/// How many have begun and ended
+/// How many shortages have begun, and how many have ended
 #[derive(Default)]
 pub(super) struct Shortages {
     begun: AtomicU64,
@@ -18,15 +18,15 @@ impl Shortages {
         self.begun.load(Ordering::Acquire)
     }
 
-    /// Whether one has begun that has not ended
+    /// Whether a shortage has begun that has not ended
     pub(super) fn is_any(&self) -> bool {
-        // In this order: what ends in between has begun before.
+        // First: a shortage that begins and ends between the two would otherwise hide one that goes on.
         let ended = self.ended.load(Ordering::Acquire);
         ended != self.begun()
     }
 }
 
-/// One that lasts until this is dropped
+/// A shortage that lasts until this is dropped
 pub(crate) struct Shortage(Arc<Memory>);
 
 impl Shortage {

@@ -22,7 +22,8 @@ use crate::wait_queue::Waiter;
 ///
 /// Streams do not wait for each other: not for what was lost on another one, nor for an application that does not read another one.
 /// A message above 68,544 bytes is sent when the peer has memory for it: at the latest when its application asks for it, unless messages
-/// that it keeps take half of its [`receive_memory`](crate::NodeOptions::receive_memory), or those of others the rest. Each stream has a [`Priority`] for what this side sends.
+/// that it keeps take half of what its [`receive_memory`](crate::NodeOptions::receive_memory) has beside the messages of others. Each
+/// stream has a [`Priority`] for what this side sends.
 ///
 /// Cheap to clone; all clones are the same stream, and each keeps the session open. When the last clone and the last future are
 /// dropped, queued messages are still sent, and then the stream is [finished](Self::finish); messages that arrive are dropped, and the
@@ -181,25 +182,28 @@ impl<D: Device> Stream<D> {
     /// earlier. In the model of the device that saves 11 µs. For shorter messages, expect nothing: they take one way anyway.
     ///
     /// Messages that are here and unread have places, too, as do those that are expected already; these keep their length.
-    /// At most four messages of a stream are expected at once.
+    /// At most four messages of a stream are expected at once, at places below the
+    /// [`stream_share`](crate::NodeOptions::stream_share). Expect them in their order: a later one stands in the way of an earlier one.
     ///
     /// Returns for how many messages more there was memory, and 0 if messages of this length are not announced or are too long, if the session
     /// or what the peer sends is over, if as many are expected already, or while the stream backs off, as described below. Memory is
     /// taken from [`receive_memory`](crate::NodeOptions::receive_memory) as long as an expected message is not here, and only
     /// what neither messages that are asked for nor the shares of other peers may need: none if `receive_memory` is no more than
-    /// [`max_message`](crate::NodeOptions::max_message), and none while messages wait for memory. If a task waits for a message that finds no
-    /// memory, all streams of the node give back what they took for expected messages that the peer has not announced.
+    /// [`max_message`](crate::NodeOptions::max_message), and none while messages wait for memory. While a task waits for a message that finds no
+    /// memory, or has looked for one without waiting, no stream of the node expects anything: memory for messages that were not announced is
+    /// given back.
     ///
     /// # If something else comes
     ///
     /// Nothing is lost: each message is received in its order, whether or not it was expected. Once a message of another length
     /// has come in the place of an expected one, or the end, the stream expects nothing, and its memory is free again. The peer may then
     /// have to send as often 256 KiB in vain as there are cables (28 µs of a cable at 9.2 GB/s each time), which everything on the cable
-    /// waits for. The same can happen if long messages of other streams wait before the expected one is sent, or if the memory is needed for
-    /// them. The stream then backs off: it expects nothing until 16 messages above 68,544 bytes have come, so that wrong guesses cost little.
+    /// waits for. The same can happen if other long messages wait before the expected one is sent, also of this stream, or if they need its
+    /// memory. The stream then backs off: it expects nothing until 1 message above 68,544 bytes was announced, and until up to 32 were if guesses
+    /// are wrong again and again.
     ///
-    /// If nothing comes for an eighth of the [`peer_timeout`](crate::NodeOptions::peer_timeout), the peer sends those bytes in vain, too. What is expected stays so, but the
-    /// message that comes next takes three ways, unless this is called again before.
+    /// If nothing comes for an eighth of the [`peer_timeout`](crate::NodeOptions::peer_timeout), the peer sends those bytes in vain, too. The
+    /// messages stay expected, but the next one takes three ways, unless this is called again before.
     ///
     /// What is expected when a cable fails is expected on the cables that remain, or when it is back. [`recv_into`](Self::recv_into)
     /// copies an expected message into its lease.

@@ -27,9 +27,14 @@ pub enum GroupError {
         found: usize,
     },
 
-    /// The parts of all ranks together have more bytes than a slice can have
-    #[error("the counts add up to more than a slice can have")]
-    Counts,
+    /// The parts of all ranks together have more elements than a slice can have
+    #[error("the counts add up to {elements} elements; a slice has at most {max}")]
+    Counts {
+        /// The sum, or the greatest number that there is
+        elements: usize,
+        /// The most elements of this type in a slice
+        max: usize,
+    },
 
     /// A rank has dropped the future of an operation before its end
     #[error("rank {rank} has dropped operation {sequence} before its end")]
@@ -262,7 +267,7 @@ impl JoinError {
             GroupError::Mismatch { ranks: [_, rank], .. } | GroupError::Protocol { rank, .. } => {
                 Self::Greeting { rank }
             }
-            GroupError::Argument { .. } | GroupError::Counts | GroupError::Unsupported { .. } => {
+            GroupError::Argument { .. } | GroupError::Counts { .. } | GroupError::Unsupported { .. } => {
                 unreachable!("integers have a maximum, and the vectors one length")
             }
         }

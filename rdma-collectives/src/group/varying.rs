@@ -284,8 +284,10 @@ impl<D: Device> Group<D> {
 
     fn call_v<T: Element>(&self, operation: OperationKind, counts: &[usize]) -> Result<Call, GroupError> {
         expect("counts", counts.len(), self.size())?;
-        let bytes = total(counts).checked_mul(T::TYPE.size());
-        bytes.filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or(GroupError::Counts)?;
+        let (elements, max) = (total(counts), isize::MAX as usize / T::TYPE.size());
+        if elements > max {
+            return Err(GroupError::Counts { elements, max });
+        }
         Ok(call_of_counts::<T>(operation, counts))
     }
 }

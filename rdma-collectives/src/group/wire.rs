@@ -105,7 +105,7 @@ impl End {
             GroupError::Revoked { rank } => (6, 0, [*rank, 0], None),
             // These end no group.
             GroupError::Argument { .. }
-            | GroupError::Counts
+            | GroupError::Counts { .. }
             | GroupError::Plan(_)
             | GroupError::Rank { .. }
             | GroupError::Unsupported { .. } => (0, 0, [0; 2], None),

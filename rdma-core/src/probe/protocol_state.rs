@@ -50,7 +50,7 @@ protocol_states! {
     MemoryStarved = "message waits for memory",
     /// A receive is granted for a long message before the peer has announced it
     MessageExpected = "message expected",
-    /// A message is not expected any more: another one came, or its memory was needed
+    /// A message is expected no more: another one or the end came, its memory was needed, or its stream was dropped
     MessageUnexpected = "message expected no more",
     /// A message will not arrive, because its session is over
     MessageWithdrawn = "message withdrawn",

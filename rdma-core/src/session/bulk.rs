@@ -118,6 +118,8 @@ pub(super) struct BulkReceiver {
     max: u32,
     /// Whether the latest receive was not posted yet, because the device has no room.
     is_waiting: bool,
+    /// Whether the peer should answer all grants soon, because this side needs the memory of the receives.
+    is_urgent: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -143,6 +145,7 @@ impl BulkReceiver {
             patience: PATIENCE,
             max,
             is_waiting: false,
+            is_urgent: false,
         }
     }
 
@@ -172,14 +175,30 @@ impl BulkReceiver {
         }
     }
 
-    /// The messages that receives are posted for
-    pub(super) fn messages(&self) -> impl Iterator<Item = IncomingId> {
-        self.slots.iter().filter_map(|slot| slot.id)
+    /// The receives that have not completed, oldest first
+    pub(super) fn slots(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter()
     }
 
-    /// Bytes that were granted and have not arrived
-    pub(super) fn outstanding(&self) -> u64 {
-        self.outstanding
+    /// Lets the peer answer all grants soon: no grant for a message that may still come waits in front of one that asks for a trailer alone
+    pub(super) fn hurry(&mut self) {
+        self.is_urgent = !self.slots.is_empty();
+    }
+
+    /// Whether such a grant should be made now
+    pub(super) fn is_urgent(&self) -> bool {
+        self.is_urgent && self.has_room()
+    }
+
+    /// Bytes that arrive before a part that is granted now
+    ///
+    /// If nothing has arrived for long, the peer has nothing to send for parts of messages that it has not announced: it answers them at once
+    /// when it can answer what is granted behind.
+    pub(super) fn outstanding(&self, now: Time) -> u64 {
+        if now < self.last_progress + PATIENCE {
+            return self.outstanding;
+        }
+        self.slots.iter().filter(|slot| !slot.is_expected).map(|slot| u64::from(slot.len)).sum()
     }
 
     /// Adds a receive
@@ -187,6 +206,7 @@ impl BulkReceiver {
         if self.slots.is_empty() {
             self.note_progress(now);
         }
+        self.is_urgent &= slot.len > 0;
         self.ungranted.push_back(self.next);
         self.next = self.next.wrapping_add(1);
         self.outstanding += u64::from(slot.len);
@@ -261,7 +281,7 @@ impl BulkReceiver {
     /// The receives that have not completed, when the path is gone
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Slot> {
         self.ungranted.clear();
-        self.is_waiting = false;
+        (self.is_waiting, self.is_urgent) = (false, false);
         self.outstanding = 0;
         self.slots.drain(..)
     }
@@ -448,10 +468,10 @@ mod tests {
         receiver.push(Time::ZERO, slot);
         assert_eq!([receiver.next_grant(), receiver.next_grant()], [Some(grant(0)), Some(grant(1))]);
         assert!(!receiver.has_grants());
-        assert_eq!(receiver.outstanding(), 10);
+        assert_eq!(receiver.outstanding(Time::ZERO), 10);
         assert_eq!(receiver.pop(Time::ZERO).map(|(number, _)| number), Some(0));
         receiver.lost(&[0, 1]);
         assert_eq!([receiver.next_grant(), receiver.next_grant()], [Some(grant(1)), None]);
-        assert_eq!((receiver.drain().count(), receiver.outstanding()), (1, 0));
+        assert_eq!((receiver.drain().count(), receiver.outstanding(Time::ZERO)), (1, 0));
     }
 }

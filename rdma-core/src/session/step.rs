@@ -148,8 +148,8 @@ pub enum Event {
         /// Length of the message in bytes
         len: u64,
     },
-    /// A message that was [expected](super::Peering::expect) is expected no more: the peer has sent another one in its place, or in that of
-    /// another expected message of the stream, or ended the stream, or the caller has [said so](super::Peering::expect_nothing); its number may be used again from now on
+    /// A message that was [expected](super::Peering::expect) is expected no more: the stream has ended its expectations; its number may be
+    /// used again from now on
     Unexpected(IncomingId),
     /// A message will not be complete: its session is over; it may not have been [announced](Self::Announced) yet
     Withdrawn(IncomingId),

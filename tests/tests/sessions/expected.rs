@@ -5,7 +5,9 @@ use std::time::Duration;
 use futures::future::{join, join_all};
 use rdma_async::{Priority, Stream, Time};
 use rdma_sim::{Model, Net, Sim, SimDevice, Topology};
-use rdma_tests::{DEVICE, Pair, connect, message, node, node_over, on_session, options, stream_of, zeros};
+use rdma_tests::{
+    DEVICE, Pair, begun, connect, message, node, node_over, on_session, options, stream_of, zeros,
+};
 
 use super::exchange;
 
@@ -134,10 +136,10 @@ fn what_is_expected_behind_a_long_message_does_not_keep_it_out() {
     }
 }
 
-/// Who expects something while a task keeps a message and waits for another
+/// Which stream expects messages while a task keeps some and waits for another one
 #[derive(Clone, Copy, Debug)]
 enum Expecting {
-    Nobody,
+    None,
     /// A stream of the same session
     Stream,
     /// Another session with the same peer
@@ -148,13 +150,13 @@ enum Expecting {
 
 /// Regression: a task that kept a message waited for the next one without an end, because memory was taken for what another stream expected.
 #[test]
-fn memory_that_is_expected_is_given_to_those_who_wait() {
+fn memory_of_expected_messages_is_given_to_a_task_that_waits() {
     const MESSAGE: usize = MIB;
     let options = options().max_message(MESSAGE).max_peers(2);
     // In quarters of a message: what there is, the messages that are kept, and the next one.
     for (memory, kept, next) in [(8, &[2][..], 2), (8, &[1, 1], 2), (10, &[1], 4), (12, &[1, 1, 1, 1], 2)] {
         let options = options.clone().receive_memory(memory * MESSAGE / 4);
-        for expecting in [Expecting::Nobody, Expecting::Stream, Expecting::Session, Expecting::Peer] {
+        for expecting in [Expecting::None, Expecting::Stream, Expecting::Session, Expecting::Peer] {
             for is_granted in [false, true] {
                 let topology = Topology::line(3, 2).unwrap();
                 let run = Sim::new().topology(topology).time_limit(Time::ZERO + Duration::from_secs(20));
@@ -166,7 +168,7 @@ fn memory_that_is_expected_is_given_to_those_who_wait() {
                     let (ab_other, ba_other) = (ab.open().unwrap(), b.accept().await.unwrap());
                     let (from_stream, stream) = stream_of(&ab, &ba).await;
                     let idle = match expecting {
-                        Expecting::Nobody => None,
+                        Expecting::None => None,
                         Expecting::Stream => Some((&from_stream, &stream)),
                         Expecting::Session => Some((ab_other.main_stream(), ba_other.main_stream())),
                         Expecting::Peer => Some((cb.main_stream(), bc.main_stream())),
@@ -177,11 +179,13 @@ fn memory_that_is_expected_is_given_to_those_who_wait() {
                     if is_granted {
                         rest(&net).await;
                     }
-                    let mut held = Vec::new();
+                    let (mut held, start) = (Vec::new(), net.now());
                     for quarters in kept.iter().chain([&next]) {
                         ab.try_send(zeros(&ab, quarters * MESSAGE / 4).await).unwrap();
                         held.push(ba.recv().await.unwrap().unwrap());
                     }
+                    let took = net.now() - start;
+                    assert!(took < Duration::from_millis(1), "{expecting:?}, {is_granted}: {took:?}");
                     drop(held);
                     if let Some((from, to)) = idle {
                         time_of(&net, [from, to], MESSAGE / 2).await;
@@ -192,6 +196,50 @@ fn memory_that_is_expected_is_given_to_those_who_wait() {
                 assert_eq!(run.findings, []);
             }
         }
+    }
+}
+
+/// Catches a shortage that ends too early or never: when the task gives up, memory comes free, or the session ends.
+#[test]
+fn a_stream_expects_nothing_while_a_task_waits_for_memory() {
+    for ending in 0..3 {
+        let options = options().max_message(MIB).receive_memory(3 * MIB).max_peers(2);
+        let sim = Sim::new().topology(Topology::line(3, 2).unwrap());
+        sim.time_limit(Time::ZERO + Duration::from_secs(60)).run(async |net| {
+            let b = node_over(&net, "b", &["rdma_en2", "rdma_en3"], &options);
+            let [a, c] = ["a", "c"].map(|host| node(&net, host, &options));
+            let (ab, ba) = connect(&a, &b).await.unwrap();
+            let (cb, bc) = connect(&c, &b).await.unwrap();
+            let mut held = Vec::new();
+            for len in [600_000, 600_000, MIB] {
+                ab.try_send(zeros(&ab, len).await).unwrap();
+            }
+            for _ in 0..2 {
+                held.push(ba.recv().await.unwrap().unwrap());
+            }
+            // The next message finds no memory, and no task waits for it.
+            rest(&net).await;
+            let expects = |len| bc.expect(len, 0..1);
+            assert_eq!(expects(100_000), 1);
+            let waiting = begun(ba.recv()).await;
+            rest(&net).await;
+            assert_eq!(expects(100_001), 0, "a task waits");
+            match ending {
+                0 => drop(waiting),
+                1 => {
+                    held.clear();
+                    assert_eq!(waiting.await.unwrap().unwrap().len(), MIB);
+                }
+                _ => {
+                    ab.reset(1);
+                    assert!(waiting.await.is_err());
+                }
+            }
+            net.sleep(Duration::from_millis(1)).await;
+            // Of another stream: this one has backed off if parts were granted.
+            let (_from, to) = stream_of(&cb, &bc).await;
+            assert_eq!(to.expect(100_002, 0..1), 1, "ending {ending}");
+        });
     }
 }
 

@@ -15,9 +15,6 @@ const MAX_EXPECTED: u32 = 4;
 /// Two ways over a cable of 40 or 80 Gb/s take less time than these bytes: the grants for the rest arrive while they are sent. What is
 /// expected wrongly costs no more than this.
 const AHEAD: u64 = 1 << 18;
-/// Long messages of a stream after which messages are expected again, once parts were granted that the peer did not send, although it sent
-/// others, or although this side needed their memory for others
-const BACKOFF: u32 = 16;
 
 impl Peering {
     /// Whether [`expect`](Self::expect) would expect a message
@@ -35,7 +32,7 @@ impl Peering {
     /// message comes in its place, or the end of the stream, [`Event::Unexpected`] gives the memory back.
     ///
     /// `None` if there is no such stream, if messages of this length do not use the bulk lane, or are too long, if four are expected,
-    /// or while the stream backs off, because the peer did not send parts that were granted.
+    /// or while the stream backs off.
     pub fn expect(
         &mut self,
         session: SessionId,
@@ -57,21 +54,19 @@ impl Peering {
         Some(id)
     }
 
-    /// Grants ahead what a stream expects also if the peer had nothing to send lately; returns whether there is something to grant
-    pub fn expect_again(&mut self, session: SessionId, stream: StreamId) -> bool {
-        let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
-        let has_rested = found.is_some_and(|found| std::mem::take(&mut found.is_resting));
-        if has_rested {
+    /// Lets a stream be granted ahead what it expects although the peer had nothing to send lately
+    pub fn expect_again(&mut self, session: SessionId, stream: StreamId) {
+        if let Some(found) = self.session(session).and_then(|session| session.streams.get_mut(&stream)) {
+            found.backoff.go_on();
             self.await_grants(session, stream);
         }
-        has_rested
     }
 
     /// Puts a stream that expects messages in line for grants
     pub(super) fn await_grants(&mut self, session: SessionId, stream: StreamId) {
         let key = (session, stream);
         let found = self.session(session).and_then(|session| session.streams.get(&stream));
-        if found.is_some_and(|found| found.incoming.is_expecting() && found.backoff == 0 && !found.is_resting)
+        if found.is_some_and(|found| found.incoming.is_expecting() && found.backoff.may_grant())
             && !self.expected.contains(&key)
         {
             self.expected.push_back(key);
@@ -85,31 +80,35 @@ impl Peering {
     ) -> Option<(IncomingId, (u64, u32))> {
         let session = self.sessions[session.0 as usize & 1].peek(session)?;
         let mut left = AHEAD * self.proven_paths().max(1);
+        let mut next = None;
         for id in session.streams.get(&stream)?.incoming.expected() {
             let Incoming { len, progress: Progress::Bulk(parts), .. } = self.incoming.get(id.0 as usize)?
             else {
                 return None;
             };
             left = left.saturating_sub(parts.ahead());
-            if let Some(part) = parts.next(*len, self.longest_part(*len).min(AHEAD as u32)) {
-                return Some((id, part)).filter(|_| u64::from(part.1) <= left);
-            }
+            let part = || parts.next(*len, self.longest_part(*len).min(AHEAD as u32));
+            next = next.or_else(|| Some((id, part()?)));
         }
-        None
+        // A later message may have been granted before an earlier one was expected.
+        next.filter(|(_, (_, len))| u64::from(*len) <= left)
     }
 
     fn next_to_expect(&self, stream: &Stream, len: u64, places: Range<u32>) -> Option<usize> {
         let limits = &self.config.local;
         let is_long = len > MAX_EAGER as u64 && len <= limits.max_message;
-        let is_possible = is_long && stream.backoff == 0;
+        let is_possible = is_long && stream.backoff.is_over();
         let places = places.start..places.end.min(limits.stream_share);
         stream.incoming.next_to_expect(places, MAX_EXPECTED).filter(|_| is_possible)
     }
 
-    /// Expects no more of a stream what was not announced: [`Event::Unexpected`] gives the memory of each message back
+    /// Ends the expectations of a stream, because the caller needs their memory: [`Event::Unexpected`] gives that of each message back
+    ///
+    /// The peer is asked to answer at once what was granted; a device may write to the memory until then. Messages that were announced are
+    /// still received.
     pub fn expect_nothing(&mut self, session: SessionId, stream: StreamId) {
-        if self.forget_expected(session, stream) {
-            self.back_off(session, stream);
+        if self.another_came(session, stream) {
+            self.paths.iter_mut().flatten().for_each(|path| path.receiver.hurry());
         }
     }
 
@@ -128,15 +127,18 @@ impl Peering {
         expecting.map(|(session, (stream, _))| (session, *stream)).collect()
     }
 
-    /// A path more carries what is granted ahead
+    /// Puts all streams that expect messages in line for grants, because there is a path more
+    #[cold]
     pub(super) fn await_grants_of_all(&mut self) {
         for (session, stream) in self.expecting() {
             self.await_grants(session, stream);
         }
     }
 
-    /// Forgets what a stream expects; whether parts of it were granted
-    fn forget_expected(&mut self, session: SessionId, stream: StreamId) -> bool {
+    /// Ends the expectations of a stream, because another message has come, or the end; returns whether parts were granted that are not here
+    ///
+    /// The stream then backs off.
+    pub(super) fn another_came(&mut self, session: SessionId, stream: StreamId) -> bool {
         let Self { sessions, incoming, paths, stopping, events, .. } = self;
         let session_found = sessions[session.0 as usize & 1].get(session);
         let found = session_found.and_then(|session| session.streams.get_mut(&stream));
@@ -145,11 +147,14 @@ impl Peering {
         while let Some(id) = found.incoming.take_expected() {
             let Some(message) = incoming.get_mut(id.0 as usize) else { continue };
             let progress = std::mem::replace(&mut message.progress, Progress::Withdrawn);
-            was_granted |= matches!(progress, Progress::Bulk(parts) if parts.has_begun());
+            was_granted |= matches!(progress, Progress::Bulk(parts) if parts.ahead() > 0);
             paths.iter_mut().flatten().for_each(|path| path.receiver.forget(id));
             stopping.retain(|(_, slot)| slot.id != Some(id));
             events.push_back(Event::Unexpected(id));
             probe::reached(ProtocolState::MessageUnexpected);
+        }
+        if was_granted {
+            found.backoff.was_wrong();
         }
         self.expected.retain(|other| *other != (session, stream));
         was_granted
@@ -160,56 +165,56 @@ impl Peering {
         let Some(message) = self.incoming.get_mut(id.0 as usize) else { return };
         let Address { session, stream, .. } = message.address;
         let Progress::Bulk(parts) = &mut message.progress else { return };
+        let was_right = parts.ahead() > 0;
         parts.is_announced = true;
         if self.next_part(id).is_some() {
             self.ungranted.push_back(id);
         }
         self.complete_if_whole(id);
-        self.await_grants(SessionId(session), StreamId(stream));
+        let found = self.session(SessionId(session));
+        let found = found.and_then(|session| session.streams.get_mut(&StreamId(stream)));
+        if let Some(found) = found.filter(|_| was_right) {
+            found.backoff.was_right();
+        }
     }
 
-    /// The peer has not sent a part of a message that was expected: it had nothing to send for long, or others waited behind the part on `path`
+    /// The peer has not sent a part of a message that was expected: it had nothing to send for long, or messages waited behind the part on
+    /// `path`, for which the stream backs off
     ///
-    /// The part is granted again once the message is announced, as are the messages behind it, so that they are in the way of others at most
-    /// once; if nothing has waited behind, also when the application expects something [again](Self::expect_again).
+    /// The part is granted again once the message is announced, or ahead once the stream is granted anything ahead again.
     pub(super) fn on_void(&mut self, path: PathId, id: IncomingId, part: (u64, u32)) {
         let was_in_the_way = self.others_wait(path, id);
         let Some(message) = self.incoming.get_mut(id.0 as usize) else { return };
         let Progress::Bulk(parts) = &mut message.progress else { return };
         parts.lose(part);
-        let Address { session, stream, .. } = message.address;
-        if parts.is_announced && !self.ungranted.contains(&id) {
+        let (Address { session, stream, .. }, is_announced) = (message.address, parts.is_announced);
+        if is_announced && !self.ungranted.contains(&id) {
             self.ungranted.push_back(id);
         }
         let (session, stream) = (SessionId(session), StreamId(stream));
         self.expected.retain(|other| *other != (session, stream));
         let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
-        if let Some(found) = found {
-            found.is_resting = true;
+        let Some(found) = found else { return };
+        if !is_announced {
+            found.backoff.rest();
         }
         if was_in_the_way {
-            self.back_off(session, stream);
+            found.backoff.was_wrong();
         }
     }
 
-    /// Whether another stream than that of message `id` waits for parts on a path
+    /// Whether announced messages beside message `id` wait for parts on a path
     fn others_wait(&self, path: PathId, id: IncomingId) -> bool {
-        let stream = |message: &Incoming| (message.address.session, message.address.stream);
-        let own = self.incoming.get(id.0 as usize).map(stream);
+        let is_announced = |id: IncomingId| {
+            let message = self.incoming.get(id.0 as usize);
+            message.is_some_and(
+                |Incoming { progress, .. }| matches!(progress, Progress::Bulk(parts) if parts.is_announced),
+            )
+        };
         let path = self.paths.get(path.0 as usize).and_then(Option::as_ref);
-        let waiting = path.into_iter().flat_map(|path| path.receiver.messages());
-        let mut waiting = waiting.filter_map(|id| self.incoming.get(id.0 as usize));
-        waiting.any(|message| {
-            let is_announced = matches!(&message.progress, Progress::Bulk(parts) if parts.is_announced);
-            is_announced && Some(stream(message)) != own
+        let mut slots = path.into_iter().flat_map(|path| path.receiver.slots());
+        slots.any(|slot| {
+            slot.id.is_some_and(|other| other != id && (!slot.is_expected || is_announced(other)))
         })
-    }
-
-    /// Expects nothing more of a stream for a while, and grants nothing ahead: the lane carries bytes in vain
-    fn back_off(&mut self, session: SessionId, stream: StreamId) {
-        let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
-        if let Some(found) = found {
-            found.backoff = BACKOFF;
-        }
     }
 }

@@ -208,7 +208,7 @@ impl Peering {
                     .is_some_and(|id| announced.is_none() || announced != len_of(id)),
             };
             if is_unexpected {
-                self.expect_nothing(id, stream_id);
+                self.another_came(id, stream_id);
                 return self.on_message(payload, trailer);
             }
         }
@@ -239,8 +239,7 @@ impl Peering {
                     }
                 };
                 *entry = Entry::Partial(found);
-                stream.backoff = stream.backoff.saturating_sub(1);
-                stream.is_resting = false;
+                stream.backoff.announced();
             }
             _ => {
                 let Some(placed) = place(entry, incoming, payload, trailer, config.local.max_message)? else {
@@ -270,6 +269,9 @@ impl Peering {
         }
         if let Some(expected) = expected {
             self.on_expected_announced(expected);
+        }
+        if announced.is_some() {
+            self.await_grants(id, stream_id);
         }
         self.hand_on(id, stream_id);
         Ok(placement)

@@ -74,11 +74,6 @@ impl Parts {
         self.next - self.lost.values().map(|len| u64::from(*len)).sum::<u64>()
     }
 
-    /// Whether a part was granted
-    pub(super) fn has_begun(&self) -> bool {
-        self.next > 0
-    }
-
     /// Notes that a part must be granted again
     pub(super) fn lose(&mut self, (offset, len): (u64, u32)) {
         self.lost.insert(offset, len);
@@ -91,5 +86,29 @@ pub(super) fn withdraw(incoming: &mut Slab<Incoming>, events: &mut VecDeque<Even
         message.progress = Progress::Withdrawn;
         probe::reached(ProtocolState::MessageWithdrawn);
         events.push_back(Event::Withdrawn(id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches lost parts that are granted again in another order than that of their bytes.
+    #[test]
+    fn lost_parts_come_first_and_in_order() {
+        let mut parts = Parts::announced();
+        for offset in [0, 10, 20] {
+            assert_eq!(parts.next(35, 10), Some((offset, 10)));
+            assert!(!parts.granted(10));
+        }
+        for offset in [20, 0, 10] {
+            parts.lose((offset, 10));
+        }
+        assert_eq!(parts.ahead(), 0);
+        for offset in [0, 10, 20] {
+            assert_eq!(parts.next(35, 10), Some((offset, 10)));
+            assert!(parts.granted(10));
+        }
+        assert_eq!((parts.ahead(), parts.next(35, 10)), (30, Some((30, 5))));
     }
 }

@@ -1,6 +1,7 @@
 //! Everything that two processes have with each other
 
 mod answer;
+mod backoff;
 mod expected;
 mod input;
 mod message;

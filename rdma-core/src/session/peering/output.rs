@@ -94,7 +94,8 @@ impl Peering {
     /// Whether something waits to be sent, which no time alone makes due
     #[inline]
     pub fn wants_to_send(&self) -> bool {
-        let has_grants = |path: &Path| path.receiver.has_grants() || path.sender.has_grants();
+        let has_grants =
+            |path: &Path| path.receiver.has_grants() || path.receiver.is_urgent() || path.sender.has_grants();
         self.ready.iter().any(|ready| !ready.is_empty())
             || !self.arrived.is_empty()
             || !self.resets.is_empty()
@@ -257,12 +258,15 @@ impl Peering {
             .or_else(|| self.next_expected_receive(now))
     }
 
-    /// A receive for a trailer alone, on a bulk lane that has rested for long
+    /// A receive for a trailer alone, on a bulk lane that has rested for long, or whose grants the peer should answer soon
     fn next_keep_alive(&mut self, now: Time) -> Option<Transmit> {
         let paths = self.paths.iter_mut().enumerate();
         let mut paths = paths.filter_map(|(index, path)| Some((index, path.as_mut()?)));
-        let (index, path) = paths.find(|(_, path)| now >= path.keep_alive_at())?;
-        probe::reached(ProtocolState::BulkKeptAlive);
+        let is_due = |path: &Path| now >= path.keep_alive_at() || path.receiver.is_urgent();
+        let (index, path) = paths.find(|(_, path)| is_due(path))?;
+        if path.receiver.is_empty() {
+            probe::reached(ProtocolState::BulkKeptAlive);
+        }
         let (path_id, address) = (PathId(index as u32), Address::default());
         path.receiver.push(now, Slot { id: None, address, offset: 0, len: 0, is_expected: false });
         Some(Transmit::BulkReceive { path: path_id, id: None, offset: 0, len: 0 })
@@ -318,7 +322,7 @@ impl Peering {
         (offset, len): (u64, u32),
         is_expected: bool,
     ) -> Option<Transmit> {
-        let time = |path: &Path| path.completion(path.receiver.outstanding() + u64::from(len));
+        let time = |path: &Path| path.completion(path.receiver.outstanding(now) + u64::from(len));
         // If the fastest path has no room now, waiting for it is better than a slower one.
         let index = self.fastest(|_| true, time)?;
         let has_room = |path: &&mut Path| match is_expected {

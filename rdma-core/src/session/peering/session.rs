@@ -6,6 +6,7 @@ use super::super::config::MAX_SESSIONS;
 use super::super::incoming::IncomingStream;
 use super::super::outgoing::OutgoingStream;
 use super::super::{Limits, Priority, SessionId, StreamId, Violation};
+use super::backoff::Backoff;
 use super::room::Room;
 
 /// The streams of a session
@@ -37,10 +38,7 @@ pub(super) struct Stream {
     pub(super) room: Room,
     pub(super) outgoing: OutgoingStream,
     pub(super) incoming: IncomingStream,
-    /// Long messages that must be announced before others are expected again, and granted ahead.
-    pub(super) backoff: u32,
-    /// Whether nothing is granted ahead before a long message is announced: the peer had nothing to send.
-    pub(super) is_resting: bool,
+    pub(super) backoff: Backoff,
 }
 
 impl Session {
@@ -152,8 +150,7 @@ impl Stream {
             room: Room::new(shares[0], shares[1]),
             outgoing: OutgoingStream::default(),
             incoming: IncomingStream::default(),
-            backoff: 0,
-            is_resting: false,
+            backoff: Backoff::default(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Two peerings, joined by paths that lose, damage and repeat what they carry
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::time::Duration;
 
 use super::super::super::*;
@@ -137,8 +138,19 @@ impl Node {
 
     /// Expects a message of `len` bytes; whether that is possible
     pub(super) fn expect(&mut self, session: SessionId, stream: StreamId, len: usize) -> bool {
+        self.expect_at(session, stream, len, 0..u32::MAX)
+    }
+
+    /// As [`expect`](Self::expect), at some of the places of the stream
+    pub(super) fn expect_at(
+        &mut self,
+        session: SessionId,
+        stream: StreamId,
+        len: usize,
+        places: Range<u32>,
+    ) -> bool {
         self.peering.expect_again(session, stream);
-        let id = self.peering.expect(session, stream, len as u64, 0..u32::MAX);
+        let id = self.peering.expect(session, stream, len as u64, places);
         id.is_some_and(|id| {
             self.insert(id, len);
             true
