@@ -39,7 +39,7 @@ pub(super) struct Memory {
     zones: [SharedWaitQueue<Frames>; ZONES],
     /// How often memory for longer messages came free, for those that must not stand in line.
     freed: SharedWaitQueue<u64>,
-    shortages: Shortages,
+    shortages: Arc<Shortages>,
     /// How long each zone is, in frames.
     lens: [u32; ZONES],
     /// Where each zone begins, in frames.
@@ -101,7 +101,7 @@ impl Memory {
         Self {
             zones: lens.map(|frames| SharedWaitQueue::new(waits_for, Frames::new(frames), WAITING)),
             freed: SharedWaitQueue::for_all("memory of its node to come free", 0, WAITING),
-            shortages: Shortages::default(),
+            shortages: Arc::default(),
             lens,
             starts,
             windows,
@@ -140,7 +140,7 @@ impl Memory {
         &self.freed
     }
 
-    pub(super) fn shortages(&self) -> &Shortages {
+    pub(super) fn shortages(&self) -> &Arc<Shortages> {
         &self.shortages
     }
 

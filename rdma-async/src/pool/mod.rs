@@ -159,7 +159,7 @@ impl Pool {
 
     /// Notes that a task waits for a message that finds no memory, until the result is dropped
     pub(crate) fn begin_shortage(&self) -> Shortage {
-        Shortage::begin(&self.0)
+        Shortage::begin(self.0.shortages())
     }
 
     /// How many shortages have begun

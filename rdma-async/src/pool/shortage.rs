@@ -1,13 +1,10 @@
 //! Shortages: times in which a task waits for a message that finds no memory
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::memory::Memory;
-
 /// How many shortages have begun, and how many have ended
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Shortages {
     begun: AtomicU64,
     ended: AtomicU64,
@@ -27,23 +24,18 @@ impl Shortages {
 }
 
 /// A shortage that lasts until this is dropped
-pub(crate) struct Shortage(Arc<Memory>);
+#[derive(Debug)]
+pub(crate) struct Shortage(Arc<Shortages>);
 
 impl Shortage {
-    pub(super) fn begin(memory: &Arc<Memory>) -> Self {
-        memory.shortages().begun.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(memory))
+    pub(super) fn begin(shortages: &Arc<Shortages>) -> Self {
+        shortages.begun.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(shortages))
     }
 }
 
 impl Drop for Shortage {
     fn drop(&mut self) {
-        self.0.shortages().ended.fetch_add(1, Ordering::AcqRel);
-    }
-}
-
-impl fmt::Debug for Shortage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shortage").finish_non_exhaustive()
+        self.0.ended.fetch_add(1, Ordering::AcqRel);
     }
 }

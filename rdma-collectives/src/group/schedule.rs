@@ -322,7 +322,6 @@ mod tests {
                 (0..hosts).map(|from| (0..hosts).map(|to| u64::from(from != to)).collect()).collect();
             let operations = [
                 Operation::AllReduce,
-                Operation::AllReduceAmong { members: vec![0, 3] },
                 Operation::AllGather { amounts: amounts.clone() },
                 Operation::AllToAll { amounts: to_all },
                 Operation::Broadcast { root: 1 },

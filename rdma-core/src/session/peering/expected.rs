@@ -107,7 +107,7 @@ impl Peering {
     /// The peer is asked to answer at once what was granted; a device may write to the memory until then. Messages that were announced are
     /// still received.
     pub fn expect_nothing(&mut self, session: SessionId, stream: StreamId) {
-        if self.another_came(session, stream) {
+        if self.end_expectations(session, stream) {
             self.paths.iter_mut().flatten().for_each(|path| path.receiver.hurry());
         }
     }
@@ -135,10 +135,8 @@ impl Peering {
         }
     }
 
-    /// Ends the expectations of a stream, because another message has come, or the end; returns whether parts were granted that are not here
-    ///
-    /// The stream then backs off.
-    pub(super) fn another_came(&mut self, session: SessionId, stream: StreamId) -> bool {
+    /// Ends the expectations of a stream; returns whether parts were granted that are not here: the stream then backs off
+    pub(super) fn end_expectations(&mut self, session: SessionId, stream: StreamId) -> bool {
         let Self { sessions, incoming, paths, stopping, events, .. } = self;
         let session_found = sessions[session.0 as usize & 1].get(session);
         let found = session_found.and_then(|session| session.streams.get_mut(&stream));

@@ -208,7 +208,7 @@ impl Peering {
                     .is_some_and(|id| announced.is_none() || announced != len_of(id)),
             };
             if is_unexpected {
-                self.another_came(id, stream_id);
+                self.end_expectations(id, stream_id);
                 return self.on_message(payload, trailer);
             }
         }
