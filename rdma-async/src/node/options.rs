@@ -144,8 +144,8 @@ impl NodeOptions {
     /// Memory for messages above 68,544 bytes that are being received or read, in bytes; 32 MiB
     ///
     /// At least [`max_message`](Self::max_message), in whole frames of 4 KiB. All sessions share it. A message that the application asks for
-    /// gets memory first: for such messages, as much as the longest one takes is kept free, so that what an application leaves unread stalls no
-    /// session of which it keeps no message. The rest is for messages that arrive before the application asks for them. A session whose
+    /// gets memory first: for such messages, as much as the longest one takes is kept free, so that unread messages stall no session whose messages the application does
+    /// not keep. The rest is for messages that arrive before the application asks for them. A session whose
     /// application keeps messages gets memory for another one only if as much stays free as it then keeps; before it is asked for, unread
     /// messages count, too, as do those that it [expects](crate::Stream::expect). A message that comes after the future that asked for it was
     /// dropped moves to the heap if it has the memory that is kept free: one unread message of each stream at most.

@@ -14,7 +14,7 @@ pub(super) struct MemoryLine {
     pub(super) seen: u64,
     /// Whether messages wait.
     pub(super) is_starved: bool,
-    /// While a task waits for one of them.
+    /// The shortage that lasts while a task waits for one of them.
     shortage: Option<Shortage>,
 }
 

@@ -11,8 +11,9 @@ use crate::PlanError;
 /// Why an operation failed
 ///
 /// After [`Argument`](Self::Argument), [`Counts`](Self::Counts), [`Plan`](Self::Plan), [`Rank`](Self::Rank) and
-/// [`Unsupported`](Self::Unsupported) nothing was sent and the group goes on. After the others it is over: each further operation returns the same error, and so do those of all ranks that can be
-/// reached. The contents of its output are then undefined. The ranks that are left can [shrink](super::Group::shrink) the group and go on.
+/// [`Unsupported`](Self::Unsupported) nothing was sent and the group goes on. After the others it is over: each further operation returns
+/// the same error, and so do those of all ranks that can be reached. The contents of its output are then undefined. The ranks that are
+/// left can [shrink](super::Group::shrink) the group and go on.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupError {

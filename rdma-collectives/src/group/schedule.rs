@@ -334,11 +334,9 @@ mod tests {
                 let made = plan(&cabling, &operation).unwrap();
                 let ranks: Vec<_> =
                     (0..hosts).map(|rank| Schedule::new(&made, rank, &Counts::Even(1 << 20), 4)).collect();
-                let counts = ranks.iter().map(|schedule| [schedule.outs.len(), schedule.ins.len()]);
-                assert_eq!(
-                    counts.clone().map(|[outs, _]| outs).sum::<usize>(),
-                    counts.map(|[_, ins]| ins).sum()
-                );
+                let outs: usize = ranks.iter().map(|schedule| schedule.outs.len()).sum();
+                let ins: usize = ranks.iter().map(|schedule| schedule.ins.len()).sum();
+                assert_eq!(outs, ins, "{operation:?}");
                 for (rank, schedule) in ranks.iter().enumerate() {
                     for to in &schedule.outs {
                         let mut ins = ranks[to.to].ins.iter();

@@ -185,8 +185,8 @@ impl BulkReceiver {
         self.is_urgent = !self.slots.is_empty();
     }
 
-    /// Whether such a grant should be made now
-    pub(super) fn is_urgent(&self) -> bool {
+    /// Whether the next grant should be one that asks for a trailer alone, because the [peer is hurried](Self::hurry)
+    pub(super) fn hurries(&self) -> bool {
         self.is_urgent && self.has_room()
     }
 

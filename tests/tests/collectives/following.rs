@@ -140,7 +140,7 @@ fn what_did_not_follow_is_not_foreseen_again() {
         let calls = [Call::AllReduce(1 << 18), Call::AllReduce(1 << 18), Call::Barrier];
         let times = rounds(shape, &calls, Duration::from_micros(50), 30);
         let first = &times[0];
-        // After one wrong guess, nothing is granted ahead until 16 long messages have come.
+        // An all_reduce is followed by another one and by the barrier in turns, so none is foreseen behind it.
         for round in &times[5..] {
             for (found, first) in round.iter().zip(first) {
                 assert!(*found <= *first + Duration::from_micros(1), "{shape:?}: {times:?}");

@@ -46,24 +46,32 @@ fn a_wrong_guess_costs_once_and_little() {
     }
 }
 
-/// Catches a guess that is paid for each time.
-#[test]
-fn guessing_wrongly_for_ever_costs_little() {
+/// How long 80 rounds of `program` take, which is told whether to guess: without guesses, and with them
+fn without_and_with_guesses(program: impl AsyncFn(&Net, [&Stream<SimDevice>; 2], bool)) -> [Duration; 2] {
+    let mut took = [Duration::ZERO; 2];
     on_session(Sim::new(), &options(), async |net, pair| {
-        let (from, to) = (pair.ab.main_stream(), pair.ba.main_stream());
-        let mut took = [Duration::ZERO; 2];
+        let ends = [pair.ab.main_stream(), pair.ba.main_stream()];
         for guesses in [false, true] {
             let start = net.now();
             for _ in 0..80 {
-                if guesses {
-                    to.expect(4 * MIB, 0..4);
-                }
-                time_of(&net, [from, to], 100_000).await;
+                program(&net, ends, guesses).await;
             }
             took[usize::from(guesses)] = net.now() - start;
         }
-        assert!(took[1] <= took[0].mul_f64(1.08), "{took:?}");
     });
+    took
+}
+
+/// Catches a guess that is paid for each time.
+#[test]
+fn guessing_wrongly_for_ever_costs_little() {
+    let took = without_and_with_guesses(async |net, [from, to], guesses| {
+        if guesses {
+            to.expect(4 * MIB, 0..4);
+        }
+        time_of(net, [from, to], 100_000).await;
+    });
+    assert!(took[1] <= took[0].mul_f64(1.08), "{took:?}");
 }
 
 /// Regression: what was expected later stood in the way of what was expected before it, all of it: 74 µs.
@@ -120,23 +128,15 @@ fn an_expected_message_that_does_not_come_leaves_both_cables_to_others() {
 /// Regression: each message behind one that was not expected was granted in vain, for ever.
 #[test]
 fn guessing_behind_other_messages_for_ever_costs_little() {
-    on_session(Sim::new(), &options(), async |net, pair| {
-        let (from, to) = (pair.ab.main_stream(), pair.ba.main_stream());
-        let mut took = [Duration::ZERO; 2];
-        for guesses in [false, true] {
-            let start = net.now();
-            for _ in 0..80 {
-                if guesses {
-                    to.expect(100_000, 1..2);
-                }
-                rest(&net).await;
-                time_of(&net, [from, to], 100_000).await;
-                time_of(&net, [from, to], 100_000).await;
-            }
-            took[usize::from(guesses)] = net.now() - start;
+    let took = without_and_with_guesses(async |net, [from, to], guesses| {
+        if guesses {
+            to.expect(100_000, 1..2);
         }
-        assert!(took[1] <= took[0].mul_f64(1.06), "{took:?}");
+        rest(net).await;
+        time_of(net, [from, to], 100_000).await;
+        time_of(net, [from, to], 100_000).await;
     });
+    assert!(took[1] <= took[0].mul_f64(1.06), "{took:?}");
 }
 
 /// Catches a stream that is granted nothing ahead after a pause although the application expects a message again, and one that is granted as

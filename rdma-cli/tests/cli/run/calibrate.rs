@@ -1,7 +1,6 @@
 //! `tb5 calibrate` between two processes over the C ABI, which are not told what they calibrate
 
 use std::fs;
-use std::thread;
 
 use rdma_sim::profile::{Decided, Profile};
 
@@ -21,7 +20,7 @@ fn calibrating(out: &str) -> Vec<String> {
 #[test]
 fn two_hosts_of_a_fabric_calibrate_each_other() {
     let folder = Folder::new();
-    let all_rules = [
+    for (number, rules) in [
         SECRET.to_owned(),
         SECRET
             .replace(
@@ -33,47 +32,41 @@ fn two_hosts_of_a_fabric_calibrate_each_other() {
         SECRET
             .replace("[rules]", "[rules]\nring_overflow = \"corrupts\"\nsource_gid = \"any\"")
             .replace("fixed 700", "exact"),
-    ];
-    // At once: each waits most of its time.
-    thread::scope(|scope| {
-        for (number, rules) in all_rules.iter().enumerate() {
-            let folder = &folder;
-            scope.spawn(move || rules_are_found(number, rules, folder));
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let secret = folder.write(&format!("secret{number}.toml"), &rules);
+        let found = folder.path(format!("found{number}.toml"));
+        let output =
+            with_port(&["--profile", secret.to_str().unwrap()], &calibrating(found.to_str().unwrap()))
+                .output();
+        assert_code(&output, 0);
+        // Catches the figures of a simulated device that look like those of a Mac.
+        let text = stdout(&output);
+        assert!(text.contains(", simulated ("), "{text}");
+        let (truth, found) = (Profile::load(&secret).unwrap(), Profile::load(&found).unwrap());
+        for field in Profile::fields().filter(|field| field.starts_with("rules.")) {
+            let is_measured = found.decided(field) == Some(Decided::Measured);
+            // Programs of this system align to its pages; how long bytes take depends on this machine.
+            if is_measured && field != "rules.alignment" && field != "rules.send_completion" {
+                assert_eq!(found.value(field), truth.value(field), "{number}: {field}");
+            }
         }
-    });
-}
-
-/// Calibrates two hosts with these rules, and compares what was measured with them
-fn rules_are_found(number: usize, rules: &str, folder: &Folder) {
-    let secret = folder.write(&format!("secret{number}.toml"), rules);
-    let found = folder.path(format!("found{number}.toml"));
-    let output =
-        with_port(&["--profile", secret.to_str().unwrap()], &calibrating(found.to_str().unwrap())).output();
-    assert_code(&output, 0);
-    // Catches the figures of a simulated device that look like those of a Mac.
-    let text = stdout(&output);
-    assert!(text.contains(", simulated ("), "{text}");
-    let (truth, found) = (Profile::load(&secret).unwrap(), Profile::load(&found).unwrap());
-    for field in Profile::fields().filter(|field| field.starts_with("rules.")) {
-        let is_measured = found.decided(field) == Some(Decided::Measured);
-        // Programs of this system align to its pages; how long bytes take depends on this machine.
-        if is_measured && field != "rules.alignment" && field != "rules.send_completion" {
-            assert_eq!(found.value(field), truth.value(field), "{number}: {field}");
+        let measured = |field| found.decided(field) == Some(Decided::Measured);
+        for field in [
+            "rules.queue_grant",
+            "rules.queue_unit",
+            "rules.ring_overflow",
+            "rules.local_write_alone",
+            "rules.large_mtu",
+            "rules.source_gid",
+            "rules.multi_sge",
+            "rules.completion_events",
+            "rules.large_gid_table",
+        ] {
+            assert!(measured(field), "{number}: {field} {:?}", found.why(field));
         }
-    }
-    let measured = |field| found.decided(field) == Some(Decided::Measured);
-    for field in [
-        "rules.queue_grant",
-        "rules.queue_unit",
-        "rules.ring_overflow",
-        "rules.local_write_alone",
-        "rules.large_mtu",
-        "rules.source_gid",
-        "rules.multi_sge",
-        "rules.completion_events",
-        "rules.large_gid_table",
-    ] {
-        assert!(measured(field), "{number}: {field} {:?}", found.why(field));
     }
 }
 

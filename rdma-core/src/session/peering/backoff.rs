@@ -1,8 +1,8 @@
 //! When a stream expects messages: less often after wrong guesses
 
-/// Up to 32 long messages
+/// The greatest level: a stream backs off for at most 2^5 long messages.
 const MAX_LEVEL: u32 = 5;
-/// A wrong guess costs more than a right one saves.
+/// What a wrong guess adds to the level, of which a right one takes 1 away: a wrong guess costs more than a right one saves.
 const STEP: u32 = 2;
 
 /// What a stream has learned from its guesses

@@ -54,9 +54,9 @@ impl Peering {
         Some(id)
     }
 
-    /// Lets a stream be granted ahead what it expects although the peer had nothing to send lately
+    /// Grants parts of expected messages ahead again, if the stream rests because the peer had nothing to send
     pub fn expect_again(&mut self, session: SessionId, stream: StreamId) {
-        if let Some(found) = self.session(session).and_then(|session| session.streams.get_mut(&stream)) {
+        if let Some(found) = self.stream(session, stream) {
             found.backoff.go_on();
             self.await_grants(session, stream);
         }
@@ -65,7 +65,7 @@ impl Peering {
     /// Puts a stream that expects messages in line for grants
     pub(super) fn await_grants(&mut self, session: SessionId, stream: StreamId) {
         let key = (session, stream);
-        let found = self.session(session).and_then(|session| session.streams.get(&stream));
+        let found = self.stream(session, stream);
         if found.is_some_and(|found| found.incoming.is_expecting() && found.backoff.may_grant())
             && !self.expected.contains(&key)
         {
@@ -161,19 +161,12 @@ impl Peering {
     /// An expected message was announced: what was not granted yet is granted as that of others
     pub(super) fn on_expected_announced(&mut self, id: IncomingId) {
         let Some(message) = self.incoming.get_mut(id.0 as usize) else { return };
-        let Address { session, stream, .. } = message.address;
         let Progress::Bulk(parts) = &mut message.progress else { return };
-        let was_right = parts.ahead() > 0;
         parts.is_announced = true;
         if self.next_part(id).is_some() {
             self.ungranted.push_back(id);
         }
         self.complete_if_whole(id);
-        let found = self.session(SessionId(session));
-        let found = found.and_then(|session| session.streams.get_mut(&StreamId(stream)));
-        if let Some(found) = found.filter(|_| was_right) {
-            found.backoff.was_right();
-        }
     }
 
     /// The peer has not sent a part of a message that was expected: it had nothing to send for long, or messages waited behind the part on
@@ -191,7 +184,7 @@ impl Peering {
         }
         let (session, stream) = (SessionId(session), StreamId(stream));
         self.expected.retain(|other| *other != (session, stream));
-        let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
+        let found = self.stream(session, stream);
         let Some(found) = found else { return };
         if !is_announced {
             found.backoff.rest();
@@ -204,10 +197,8 @@ impl Peering {
     /// Whether announced messages beside message `id` wait for parts on a path
     fn others_wait(&self, path: PathId, id: IncomingId) -> bool {
         let is_announced = |id: IncomingId| {
-            let message = self.incoming.get(id.0 as usize);
-            message.is_some_and(
-                |Incoming { progress, .. }| matches!(progress, Progress::Bulk(parts) if parts.is_announced),
-            )
+            let parts = self.incoming.get(id.0 as usize).and_then(Incoming::parts);
+            parts.is_some_and(|parts| parts.is_announced)
         };
         let path = self.paths.get(path.0 as usize).and_then(Option::as_ref);
         let mut slots = path.into_iter().flat_map(|path| path.receiver.slots());

@@ -175,7 +175,7 @@ impl Peering {
     /// Takes in how much the peer takes of a stream
     #[inline]
     fn on_room(&mut self, id: SessionId, stream: StreamId, room: u32) {
-        let found = self.session(id).and_then(|session| session.streams.get_mut(&stream));
+        let found = self.stream(id, stream);
         if let Some(found) = found
             && found.room.learn(room)
             && std::mem::take(&mut found.is_blocked)
@@ -231,7 +231,13 @@ impl Peering {
             }
             PacketKind::Announce => {
                 let found = match *entry {
-                    Entry::Expected(found) => *expected.insert(found),
+                    Entry::Expected(found) => {
+                        let parts = incoming.get(found.0 as usize).and_then(Incoming::parts);
+                        if parts.is_some_and(|parts| parts.ahead() > 0) {
+                            stream.backoff.was_right();
+                        }
+                        *expected.insert(found)
+                    }
                     _ => {
                         let progress = Progress::Bulk(Parts::announced());
                         let (address, len) = (trailer.address, announced.unwrap_or_default());
@@ -316,7 +322,7 @@ impl Peering {
     /// The peer has all of a message of the bulk lane
     fn on_arrived(&mut self, address: Address) {
         let (id, stream) = (SessionId(address.session), StreamId(address.stream));
-        let found = self.session(id).and_then(|session| session.streams.get_mut(&stream));
+        let found = self.stream(id, stream);
         if let Some(found) = found {
             let token = found.outgoing.arrived(address.message);
             self.on_delivered(id, stream, token);
@@ -325,7 +331,7 @@ impl Peering {
 
     /// The peer reads no more of a stream
     fn on_stop(&mut self, session: SessionId, stream: StreamId) {
-        let found = self.session(session).and_then(|session| session.streams.get(&stream));
+        let found = self.stream(session, stream);
         if found.is_some_and(|found| !found.outgoing.is_finished()) {
             self.events.push_back(Event::Stopped { session, stream });
             probe::reached(ProtocolState::StreamStopped);
@@ -398,7 +404,7 @@ impl Peering {
         // Its number may be that of another message from now on.
         self.ungranted.retain(|other| *other != id);
         let (session, stream) = (SessionId(session), StreamId(stream));
-        let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
+        let found = self.stream(session, stream);
         if let Some(Ok(Some(entry))) = found.map(|found| found.incoming.entry(message, MAX_ROOM)) {
             *entry = Entry::Complete(id);
         }

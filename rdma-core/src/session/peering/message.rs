@@ -15,6 +15,16 @@ pub(super) struct Incoming {
     pub(super) progress: Progress,
 }
 
+impl Incoming {
+    /// Its parts, if it is a message of the bulk lane that was not given up
+    pub(super) fn parts(&self) -> Option<&Parts> {
+        match &self.progress {
+            Progress::Bulk(parts) => Some(parts),
+            Progress::Eager { .. } | Progress::Withdrawn => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) enum Progress {
     /// It was given up

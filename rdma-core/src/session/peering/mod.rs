@@ -18,7 +18,7 @@ use slab::Slab;
 
 use self::message::{Incoming, Progress};
 use self::path::{Content, Part, Path};
-use self::session::{Session, Table};
+use self::session::{Session, Stream, Table};
 use super::bulk::Slot;
 use super::packets::Fate;
 use super::{
@@ -272,7 +272,7 @@ impl Peering {
 
     /// Lets a stream take turns with others of `priority` from its next packet on
     pub fn set_priority(&mut self, session: SessionId, stream: StreamId, priority: Priority) {
-        let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
+        let found = self.stream(session, stream);
         if let Some(found) = found {
             found.priority = priority;
         }
@@ -315,14 +315,14 @@ impl Peering {
     ///
     /// What arrives nevertheless is handed on as before.
     pub fn stop(&mut self, session: SessionId, stream: StreamId) {
-        let found = self.session(session).and_then(|session| session.streams.get(&stream));
+        let found = self.stream(session, stream);
         if found.is_some_and(|found| !found.incoming.is_finished()) {
             self.stops.push_back((session, stream));
         }
     }
 
     fn finish_stream(&mut self, session: SessionId, stream: StreamId) {
-        let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
+        let found = self.stream(session, stream);
         if let Some(found) = found {
             found.outgoing.finish();
             self.enqueue(session, stream);
@@ -365,7 +365,7 @@ impl Peering {
     ///
     /// Returns whether the peer should learn of it soon, by a packet of its own or with the next one of the stream.
     pub fn consume(&mut self, session: SessionId, stream: StreamId, packets: u32) -> bool {
-        let found = self.session(session).and_then(|session| session.streams.get_mut(&stream));
+        let found = self.stream(session, stream);
         let Some(found) = found else { return false };
         found.room.give(packets);
         let is_due = found.room.is_due() && !found.incoming.is_finished();
@@ -417,6 +417,11 @@ impl Peering {
         self.sessions[id.0 as usize & 1].get(id)
     }
 
+    #[inline]
+    fn stream(&mut self, session: SessionId, stream: StreamId) -> Option<&mut Stream> {
+        self.session(session)?.streams.get_mut(&stream)
+    }
+
     /// Notes that the send of a packet has completed
     #[inline]
     pub fn packet_sent(&mut self, path: PathId) {
@@ -435,7 +440,7 @@ impl Peering {
     /// Puts a stream in line, if it has something to send and is not in line
     #[inline]
     fn enqueue(&mut self, id: SessionId, stream: StreamId) {
-        let found = self.session(id).and_then(|session| session.streams.get_mut(&stream));
+        let found = self.stream(id, stream);
         let Some(found) = found.filter(|found| !found.is_queued) else { return };
         if !found.outgoing.has_next(Some(found.room.left())) {
             let is_blocked = found.outgoing.has_next(Some(u32::MAX));
@@ -451,7 +456,7 @@ impl Peering {
 
     /// Sends the room of a stream by itself
     fn enqueue_room(&mut self, id: SessionId, stream: StreamId) {
-        let found = self.session(id).and_then(|session| session.streams.get_mut(&stream));
+        let found = self.stream(id, stream);
         if let Some(found) = found
             && !std::mem::replace(&mut found.room.is_queued, true)
         {

@@ -95,7 +95,7 @@ impl Peering {
     #[inline]
     pub fn wants_to_send(&self) -> bool {
         let has_grants =
-            |path: &Path| path.receiver.has_grants() || path.receiver.is_urgent() || path.sender.has_grants();
+            |path: &Path| path.receiver.has_grants() || path.receiver.hurries() || path.sender.has_grants();
         self.ready.iter().any(|ready| !ready.is_empty())
             || !self.arrived.is_empty()
             || !self.resets.is_empty()
@@ -185,7 +185,7 @@ impl Peering {
     /// The room of a stream, by itself
     fn next_room(&mut self, now: Time) -> Option<Transmit> {
         while let Some(&(id, stream)) = self.rooms.front() {
-            let found = self.session(id).and_then(|session| session.streams.get_mut(&stream));
+            let found = self.stream(id, stream);
             if found.is_some_and(|found| found.room.is_queued) {
                 let index = self.fastest_lane(|path| path.lane.control_room() > 0)?;
                 let address = Address { session: id.0, stream: stream.0, message: 0 };
@@ -230,7 +230,7 @@ impl Peering {
         let (id, stream) = (SessionId(trailer.address.session), StreamId(trailer.address.stream));
         let mut room_of = None;
         if id != NONE
-            && let Some(found) = self.session(id).and_then(|session| session.streams.get_mut(&stream))
+            && let Some(found) = self.stream(id, stream)
         {
             let (room, is_news) = found.room.report();
             // Other packets do not open a stream that the peer does not know.
@@ -258,11 +258,11 @@ impl Peering {
             .or_else(|| self.next_expected_receive(now))
     }
 
-    /// A receive for a trailer alone, on a bulk lane that has rested for long, or whose grants the peer should answer soon
+    /// A receive for a trailer alone: on a bulk lane that has rested for long, or on one where the peer should answer its grants soon
     fn next_keep_alive(&mut self, now: Time) -> Option<Transmit> {
         let paths = self.paths.iter_mut().enumerate();
         let mut paths = paths.filter_map(|(index, path)| Some((index, path.as_mut()?)));
-        let is_due = |path: &Path| now >= path.keep_alive_at() || path.receiver.is_urgent();
+        let is_due = |path: &Path| now >= path.keep_alive_at() || path.receiver.hurries();
         let (index, path) = paths.find(|(_, path)| is_due(path))?;
         if path.receiver.is_empty() {
             probe::reached(ProtocolState::BulkKeptAlive);
@@ -374,7 +374,7 @@ impl Peering {
                 };
                 let index = self.fastest_lane(is_free)?;
                 let unreserved = memory.saturating_sub(self.begun);
-                let stream = self.session(id).and_then(|session| session.streams.get_mut(&stream_id));
+                let stream = self.stream(id, stream_id);
                 let Some(stream) = stream else {
                     self.ready[priority].remove(position);
                     continue;

@@ -82,7 +82,7 @@ impl Peering {
             (Part::Message { address, fragment }, fate) => {
                 let Address { session: id, stream, message } = address;
                 let (id, stream) = (SessionId(id), StreamId(stream));
-                let found = self.session(id).and_then(|session| session.streams.get_mut(&stream));
+                let found = self.stream(id, stream);
                 if let Some(found) = found {
                     if fate == Fate::Lost {
                         found.outgoing.lost(message, fragment);
