@@ -108,7 +108,7 @@ pub mod future {
     //! Name them to store them in a structure.
 
     pub use crate::pool::Alloc;
-    pub use crate::session::futures::{Closed, Messages, Recv, Send};
+    pub use crate::session::futures::{Closed, Messages, PathChange, Recv, Send};
     pub use crate::session::opening::{AcceptStream, OpenStream};
     pub use crate::session::recv_into::RecvInto;
 }

@@ -9,7 +9,7 @@ use super::body::{Body, Effects};
 use super::outgoing::OutgoingMessage;
 use super::request::MAX_TOKENS;
 use super::session_state::StreamPlaces;
-use super::state::{REFUSED, State};
+use super::state::{REFUSED, State, find_stream};
 use super::stream_state::StreamKey;
 use crate::error::{ConnectError, OpenError, SendError, SessionError};
 use crate::op_table::Outcome;
@@ -137,6 +137,22 @@ impl<D: Device> State<D> {
         session.counts.queued += 1;
         self.pump(now, effects);
         Ok(slot)
+    }
+
+    /// Copies of the messages of a stream that the peer does not have, as far as this side knows, in any order
+    pub(crate) fn undelivered(&mut self, key: StreamKey) -> Vec<Box<[u8]>> {
+        let Self { outgoing, sessions, frames, .. } = self;
+        let messages =
+            outgoing.iter().filter(|(_, message)| message.stream == key && message.outcome.is_none());
+        let bytes = messages.map(|(_, message)| match message.slot {
+            Some(slot) => {
+                let stream = find_stream(sessions, key).expect("a stream with a message is there");
+                let body = stream.ops.buffer(slot).expect("a message that was queued is in its slot");
+                Box::from(&**body)
+            }
+            None => message.frames().flat_map(|frame| frames.payload(frame)).copied().collect(),
+        });
+        bytes.collect()
     }
 
     /// Opens a stream of a session, when the peer takes one more and this task is first in line

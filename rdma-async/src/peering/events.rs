@@ -120,7 +120,9 @@ impl<D: Device> State<D> {
                 }
                 self.remove_if_unused(id, effects);
             }
+            Event::PathProven(_) => self.paths_up.update(effects, |up| *up += 1),
             Event::PathLost { path, reason, was_proven } => {
+                self.paths_up.update(effects, |up| *up -= usize::from(was_proven));
                 self.stop_path(path, reason, was_proven);
             }
         }

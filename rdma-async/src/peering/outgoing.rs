@@ -53,6 +53,11 @@ impl OutgoingMessage {
         self.frames.get(fragment).copied().filter(|frame| *frame != NO_FRAME)
     }
 
+    /// The frames of all packets that were sent, in the order of the bytes
+    pub(super) fn frames(&self) -> impl Iterator<Item = u16> {
+        self.frames.iter().copied().filter(|frame| *frame != NO_FRAME)
+    }
+
     pub(super) fn set_frame(&mut self, fragment: usize, frame: u16) {
         self.frames[fragment] = frame;
     }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rdma_core::session::{
@@ -25,6 +26,7 @@ use crate::device_calls::DeviceCalls;
 use crate::error::SessionError;
 use crate::id_map::IdMap;
 use crate::pool::{Lease, Pool};
+use crate::wait_queue::{WaitQueue, Waiter};
 
 /// The protocol, its paths and its tables
 ///
@@ -67,6 +69,8 @@ pub(crate) struct State<D: Device> {
     pub(super) stopping: Vec<StoppingPath<D>>,
     /// Whether a path has stopped since the task that makes paths has looked.
     pub(super) has_stop_news: bool,
+    /// How many paths carry data.
+    pub(super) paths_up: WaitQueue<usize>,
     /// The latest call of a device for each path that it did not return from in time, until the path is made.
     pub(super) blocked: Vec<(PathId, BlockedCall)>,
     /// Messages whose operation has ended, and that a device may still read.
@@ -183,6 +187,7 @@ impl<D: Device> State<D> {
             lost_paths: Vec::new(),
             stopping: Vec::new(),
             has_stop_news: false,
+            paths_up: WaitQueue::for_all("a path to come or go", 0, 0),
             blocked: Vec::new(),
             limbo: Vec::new(),
             armed: Time::ZERO,
@@ -274,6 +279,26 @@ impl<D: Device> State<D> {
 
     pub(crate) fn path(&self, path: PathId) -> (PathStatus, PathCounts, Histogram) {
         (self.core.path_status(path), self.core.path_counts(path), self.core.round_trips(path))
+    }
+
+    /// How many paths carry data
+    pub(crate) fn paths_up(&self) -> usize {
+        *self.paths_up.value()
+    }
+
+    /// Waits until another number of paths than `known` carries data
+    pub(crate) fn poll_paths_up(
+        &mut self,
+        known: usize,
+        waiter: &mut Waiter,
+        cx: &Context<'_>,
+        effects: &mut Effects,
+    ) -> Poll<usize> {
+        self.paths_up.poll_take(waiter, cx, effects, |up| (*up != known).then_some(*up))
+    }
+
+    pub(crate) fn leave_paths_up(&mut self, waiter: &mut Waiter, effects: &mut Effects) {
+        self.paths_up.leave(waiter, effects);
     }
 
     /// A device did not return in time from a call for a path

@@ -74,6 +74,14 @@ impl<D: Device> Send<D> {
         self.awaits_delivery = true;
         self
     }
+
+    /// The message, while it waits for a place in the queue; `None` once it has one
+    pub fn unqueued(&self) -> Option<&[u8]> {
+        match &self.state {
+            SendState::Unqueued(lease, _) => lease.as_deref(),
+            SendState::Queued(_) | SendState::Done => None,
+        }
+    }
 }
 
 impl<D: Device> Future for Send<D> {
@@ -303,6 +311,58 @@ impl<D: Device> Drop for Closed<D> {
     }
 }
 
+/// Future of [`Session::path_change`](super::Session::path_change)
+///
+/// ```
+/// # use rdma_async::*;
+/// # rdma_sim::Sim::new().run(async |net| {
+/// # let node = |host| Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+/// # let (a, b) = (node("a").unwrap(), node("b").unwrap());
+/// # let (to_b, to_a) = tokio::io::duplex(1024);
+/// # let (session, ()) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+/// # let peer = b.accept().await.unwrap();
+/// let change: rdma_async::future::PathChange<_> = session.path_change(1);
+/// session.reset(7);
+/// drop((session, peer));
+/// assert_eq!(change.await, 0);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).value.unwrap();
+/// ```
+///
+/// # Cancel safety
+///
+/// Dropping it changes nothing.
+#[must_use = "futures do nothing unless polled"]
+pub struct PathChange<D: Device> {
+    session: Arc<StreamRef<D>>,
+    known: usize,
+    waiter: Waiter,
+}
+
+impl<D: Device> PathChange<D> {
+    pub(super) fn new(session: Arc<StreamRef<D>>, known: usize) -> Self {
+        Self { session, known, waiter: Waiter::default() }
+    }
+}
+
+impl<D: Device> Future for PathChange<D> {
+    type Output = usize;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<usize> {
+        let Self { session, known, waiter } = &mut *self;
+        session.peering.update(|state, effects| state.poll_paths_up(*known, waiter, cx, effects))
+    }
+}
+
+impl<D: Device> Drop for PathChange<D> {
+    fn drop(&mut self) {
+        let Self { session, waiter, .. } = self;
+        if waiter.waits() {
+            session.peering.update(|state, effects| state.leave_paths_up(waiter, effects));
+        }
+    }
+}
+
 macro_rules! debug_by_session {
     ($($future:ident: $($field:tt).+),* $(,)?) => {$(
         impl<D: Device> fmt::Debug for $future<D> {
@@ -317,6 +377,7 @@ macro_rules! debug_by_session {
 debug_by_session! {
     Closed: id,
     Messages: recv.stream.key.session,
+    PathChange: session.key.session,
     Recv: stream.key.session,
     Send: stream.key.session,
 }

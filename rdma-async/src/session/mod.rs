@@ -27,7 +27,7 @@ use rdma_core::{Device, Runtime};
 
 #[cfg(feature = "tokio")]
 pub use self::byte_stream::ByteStream;
-use self::futures::{Closed, Messages, Recv, Send};
+use self::futures::{Closed, Messages, PathChange, Recv, Send};
 use self::handle::StreamHandle;
 pub use self::message::Message;
 use self::opening::{AcceptStream, OpenStream};
@@ -346,6 +346,41 @@ impl<D: Device> Session<D> {
                 wants_memory,
             }
         })
+    }
+
+    /// How many paths to the peer carry data: none while all cables are out, and before its first packet has arrived
+    ///
+    /// All sessions with the peer share them.
+    pub fn paths_up(&self) -> usize {
+        self.peering().update(|state, _| state.paths_up())
+    }
+
+    /// Waits until another number of paths than `known` carries data, and returns it
+    ///
+    /// Neither closes the session nor keeps it open: the future may outlive the session's last clone. Of a session that is lost, no path
+    /// carries data. A path that is lost and made again between two polls is not noticed.
+    ///
+    /// ```
+    /// # rdma_sim::Sim::new().run(async |net| {
+    /// # let node = |host| rdma_async::Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+    /// # let (a, b) = (node("a")?, node("b")?);
+    /// # let (to_b, to_a) = tokio::io::duplex(1024);
+    /// # let (session, _) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await?;
+    /// # let peer = b.accept().await.expect("the node is open");
+    /// assert_eq!(session.paths_up(), 1);
+    /// session.break_paths();
+    /// assert_eq!(session.path_change(1).await, 0);
+    /// // The nodes make a new path.
+    /// assert_eq!(session.path_change(0).await, 1);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// # }).value.unwrap();
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub fn path_change(&self, known: usize) -> PathChange<D> {
+        PathChange::new(self.main.handle.stream_ref(), known)
     }
 
     /// The longest message that the peer takes, in bytes

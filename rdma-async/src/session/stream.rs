@@ -272,6 +272,30 @@ impl<D: Device> Stream<D> {
         self.handle.finish();
     }
 
+    /// Copies of the messages that this side has queued and does not know that the peer has, in any order
+    ///
+    /// While no path [carries data](crate::Session::paths_up), an application that reaches the peer otherwise can send them so. They
+    /// stay queued: the peer gets them from the stream, too, and may have got them already. Messages that still wait for a place in the queue are not
+    /// among them: their [futures](crate::future::Send::unqueued) have these. Once the session is lost, there are none.
+    ///
+    /// ```
+    /// # rdma_sim::Sim::new().run(async |net| {
+    /// # let node = |host| rdma_async::Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
+    /// # let (a, b) = (node("a")?, node("b")?);
+    /// # let (to_b, to_a) = tokio::io::duplex(1024);
+    /// # let (session, _) = futures::future::try_join(a.connect(to_b), b.serve(to_a)).await?;
+    /// # let peer = b.accept().await.expect("the node is open");
+    /// session.break_paths();
+    /// session.send_bytes(b"one").await?;
+    /// assert_eq!(session.main_stream().undelivered(), [Box::from(&b"one"[..])]);
+    /// # assert_eq!(*peer.recv().await?.expect("a message"), *b"one");
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// # }).value.unwrap();
+    /// ```
+    pub fn undelivered(&self) -> Vec<Box<[u8]>> {
+        self.handle.peering.update(|state, _| state.undelivered(self.handle.key))
+    }
+
     /// Lets what this side sends next on the stream go before or after that of other streams
     ///
     /// A stream that the peer has opened begins with [`Priority::Normal`] on this side.

@@ -180,6 +180,8 @@ pub enum Event {
         /// The reason that the peer gave
         code: u64,
     },
+    /// A packet of the peer has arrived on a path for the first time: it carries data from now on
+    PathProven(PathId),
     /// A path failed and carries nothing any more
     PathLost {
         /// The path

@@ -51,6 +51,7 @@ impl Peering {
         let is_new = path.lane.receive(now, &trailer)?;
         if !std::mem::replace(&mut path.is_proven, true) {
             probe::reached(ProtocolState::PathProven);
+            self.events.push_back(Event::PathProven(id));
             self.await_grants_of_all();
         }
         self.is_confirmed |= trailer.report.next > 0;

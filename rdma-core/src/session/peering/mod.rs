@@ -76,6 +76,8 @@ use crate::{Histogram, Time};
 /// carry(&mut a, &mut b); // a question
 /// carry(&mut b, &mut a); // its answer
 /// carry(&mut a, &mut b); // the session and its message
+/// assert_eq!(a.poll_event(), Some(Event::PathProven(path)));
+/// assert_eq!(b.poll_event(), Some(Event::PathProven(path)));
 /// assert_eq!(b.poll_event(), Some(Event::Opened(session)));
 /// assert!(matches!(b.poll_event(), Some(Event::Message { .. })));
 /// ```

@@ -422,7 +422,7 @@ impl World {
                     node.undelivered.push(token.0);
                 }
                 Event::Stopped { session, stream } => node.stopped.push((session, stream)),
-                Event::Flushed(_) | Event::PeerClosed(_) => (),
+                Event::Flushed(_) | Event::PathProven(_) | Event::PeerClosed(_) => (),
                 Event::Closed(session) => node.closed.push(session),
                 Event::Reset { session, code } => node.resets.push((session, code)),
                 Event::PathLost { path, reason, .. } => {
