@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 use std::mem;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use indicatif::{MultiProgress, ProgressDrawTarget, TermLike};
@@ -55,6 +55,19 @@ static ROWS: AtomicUsize = AtomicUsize::new(0);
 /// Rows that bars take on the terminal now; the cursor is in the last one
 pub(crate) fn rows() -> usize {
     ROWS.load(Ordering::Relaxed)
+}
+
+/// Whether a thread writes a drawing
+static DRAWS: AtomicBool = AtomicBool::new(false);
+/// Whether the program ends, and draws no more
+static ENDS: AtomicBool = AtomicBool::new(false);
+
+/// Lets no drawing begin any more; returns whether one is being written
+///
+/// May be called by a handler of a signal.
+pub(crate) fn end_drawing() -> bool {
+    ENDS.store(true, Ordering::SeqCst);
+    DRAWS.load(Ordering::SeqCst)
 }
 
 impl Screen {
@@ -125,9 +138,13 @@ impl TermLike for Screen {
             let Drawing { mut bytes, letters } = mem::take(pending);
             if !bytes.is_empty() {
                 bytes.push('\r');
-                // There is no other place to report a failed write to standard error.
-                let _ = io::stderr().write_all(bytes.as_bytes());
+                DRAWS.store(true, Ordering::SeqCst);
+                if !ENDS.load(Ordering::SeqCst) {
+                    // There is no other place to report a failed write to standard error.
+                    let _ = io::stderr().write_all(bytes.as_bytes());
+                }
                 ROWS.store(letters.div_ceil(self.width().into()), Ordering::Relaxed);
+                DRAWS.store(false, Ordering::SeqCst);
             }
         })
     }

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::screen::rows;
+use crate::screen::{end_drawing, rows};
 
 /// Actions of [`end_on_signals`]
 static ENDS: Mutex<Vec<SigId>> = Mutex::new(Vec::new());
@@ -104,10 +104,21 @@ fn end_message() -> String {
     format!("{erased}tb5: {INTERRUPTED}\n")
 }
 
+/// How long a program that ends waits for a bar that is being drawn, in milliseconds.
+const MOST_WAITED_MS: u32 = 50;
+
 /// Ends the program at once; may be called by a handler
 ///
 /// The message is left out if its reader stalls, which would hold up the end.
 fn end(signal: i32, message: &str) {
+    // A bar that another thread draws would be left below the message. If it is this thread, which the signal has interrupted, it goes no further.
+    for _ in 0..MOST_WAITED_MS {
+        if !end_drawing() {
+            break;
+        }
+        // SAFETY: without descriptors, it only waits.
+        unsafe { libc::poll(std::ptr::null_mut(), 0, 1) };
+    }
     let mut stderr = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
     // SAFETY: one descriptor is polled, which is on the stack.
     let has_room = unsafe { libc::poll(&raw mut stderr, 1, 0) } > 0;
