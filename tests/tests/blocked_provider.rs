@@ -26,7 +26,7 @@ use tracing::field::{Field, Visit};
 use tracing::span;
 
 /// How long a device may take
-const LIMIT: Duration = Duration::from_millis(1500);
+const LIMIT: Duration = Duration::from_millis(750);
 /// Longer than anything takes unless it waits for ever
 const FOR_EVER: Duration = Duration::from_secs(30);
 
