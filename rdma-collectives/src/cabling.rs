@@ -123,6 +123,23 @@ impl Cabling {
         Self { hosts: hosts.iter().map(|host| self.hosts[*host].clone()).collect(), cables }
     }
 
+    /// The same hosts with at most so many cables between each two of them: the slowest ones, so that a plan promises too little at most
+    #[cfg(feature = "groups")]
+    pub(crate) fn with_at_most(&self, count: impl Fn(usize, usize) -> usize) -> Self {
+        let mut slowest_first: Vec<_> = (0..self.cables.len()).collect();
+        slowest_first.sort_by_key(|cable| self.cables[*cable].rates.iter().min().copied());
+        let mut taken = vec![0; self.hosts.len() * self.hosts.len()];
+        let mut is_kept = vec![false; self.cables.len()];
+        for cable in slowest_first {
+            let [left, right] = self.cables[cable].ends;
+            let taken = &mut taken[left.min(right) * self.hosts.len() + left.max(right)];
+            is_kept[cable] = *taken < count(left, right);
+            *taken += 1;
+        }
+        let cables = self.cables.iter().zip(is_kept).filter(|(_, is_kept)| *is_kept);
+        Self { hosts: self.hosts.clone(), cables: cables.map(|(cable, _)| *cable).collect() }
+    }
+
     /// The hosts in groups that can reach each other, each sorted, in the order of their first hosts
     #[must_use]
     pub fn components(&self) -> Vec<Vec<usize>> {

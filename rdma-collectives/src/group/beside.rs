@@ -25,6 +25,8 @@ impl<D: Device> Group<D> {
     /// first. Both groups work on, each with memory and streams of its own. Ranks make groups over the same sessions one after another, in the
     /// same order, and so they [shrink](Self::shrink) them.
     ///
+    /// The new group has the cables for which this one plans: it does not use one later that is out now.
+    ///
     /// Both groups lease send memory: with the defaults, a rank with four neighbours has too little for two groups. Give its node
     /// [more](rdma_async::NodeOptions::send_memory), or the groups shorter [blocks](GroupOptions::block_bytes).
     ///
@@ -65,8 +67,9 @@ impl<D: Device> Group<D> {
     /// [`join`](Self::join).
     pub async fn duplicate(&mut self, options: GroupOptions) -> Result<Self, JoinError> {
         self.come_together(OperationKind::Duplicate).await.map_err(JoinError::of_call)?;
+        self.begin().await.map_err(JoinError::of_call)?;
         let (rank, cabling, founding) = (self.rank, self.plans.cabling.clone(), self.founding.clone());
-        let reset = Reset { sessions: self.sessions().collect(), rank };
+        let reset = Reset { sessions: self.planned_sessions().collect(), rank };
         self.join_beside(options, rank, &cabling, reset, founding).await
     }
 
@@ -114,6 +117,7 @@ impl<D: Device> Group<D> {
         let (call, counts) = (call::<u64>(OperationKind::Split, own.len()), Counts::Even(own.len()));
         let gathered = self.apart(call, &counts, None, u64::bytes(&own), u64::output(&mut all));
         gathered.await.map_err(JoinError::of_call)?;
+        self.begin().await.map_err(JoinError::of_call)?;
         if color.is_none() {
             return Ok(None);
         }
@@ -129,7 +133,7 @@ impl<D: Device> Group<D> {
             Network::of(&cabling)?;
         }
         let founding = Founding::new(&cabling, self.founding.epoch);
-        let sessions = self.sessions().filter_map(|(rank, session)| Some((number(rank)?, session)));
+        let sessions = self.planned_sessions().filter_map(|(rank, session)| Some((number(rank)?, session)));
         let reset = Reset { sessions: sessions.collect(), rank };
         self.join_beside(options, rank, &cabling, reset, founding).await.map(Some)
     }
@@ -145,9 +149,10 @@ impl<D: Device> Group<D> {
         reset: Reset<D>,
         founding: Founding,
     ) -> Result<Self, JoinError> {
-        let (sequence, links) = (self.sequence.wrapping_sub(1), &mut self.links);
+        let (sequence, links, relays) = (self.sequence.wrapping_sub(1), &mut self.links, &self.relays);
         let joining = pin!(Self::join_at(options, rank, cabling, reset, Waiting::Never, founding));
         let given_up = poll_fn(|cx| {
+            relays.register(cx);
             let mut ends = links.iter_mut().map(|link| link.poll_given_up(sequence, cx));
             ends.find(Poll::is_ready).unwrap_or(Poll::Pending)
         });
@@ -157,6 +162,12 @@ impl<D: Device> Group<D> {
         };
         self.end_with(error.clone(), sequence);
         Err(JoinError::of_group(error))
+    }
+
+    /// The sessions with the neighbours to which cables work by the present plan
+    fn planned_sessions(&self) -> impl Iterator<Item = (usize, Session<D>)> {
+        let planned = self.links.iter().filter(|link| link.cables > 0);
+        planned.map(|link| (link.rank, link.session()))
     }
 
     /// The sessions with all neighbours

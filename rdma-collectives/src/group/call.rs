@@ -3,6 +3,7 @@
 use std::fmt;
 use std::num::NonZeroU32;
 
+use super::counts::Counts;
 use super::element::ElementType;
 use super::reduction::Reduction;
 
@@ -28,6 +29,8 @@ pub enum OperationKind {
     Reduce,
     /// [`Group::reduce_scatter`](crate::Group::reduce_scatter)
     ReduceScatter,
+    /// What ranks do between two operations to plan for the cables that work
+    Replan,
     /// [`Group::scatter`](crate::Group::scatter)
     Scatter,
     /// [`Group::split`](crate::Group::split)
@@ -37,7 +40,7 @@ pub enum OperationKind {
 }
 
 impl OperationKind {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::AllGather,
         Self::AllReduce,
         Self::AllToAll,
@@ -47,6 +50,7 @@ impl OperationKind {
         Self::Gather,
         Self::Reduce,
         Self::ReduceScatter,
+        Self::Replan,
         Self::Scatter,
         Self::Split,
         Self::Transfer,
@@ -65,6 +69,7 @@ impl fmt::Display for OperationKind {
             Self::Gather => "gather",
             Self::Reduce => "reduce",
             Self::ReduceScatter => "reduce_scatter",
+            Self::Replan => "replan",
             Self::Scatter => "scatter",
             Self::Split => "split",
             Self::Transfer => "transfer",
@@ -93,6 +98,21 @@ pub struct Call {
 }
 
 impl Call {
+    /// Whether each rank gets something of each other one
+    pub(super) fn is_agreeing(&self, counts: &Counts) -> bool {
+        let is_symmetric = matches!(
+            self.operation,
+            OperationKind::AllGather
+                | OperationKind::AllReduce
+                | OperationKind::AllToAll
+                | OperationKind::Barrier
+                | OperationKind::Duplicate
+                | OperationKind::ReduceScatter
+                | OperationKind::Split
+        );
+        is_symmetric && matches!(counts, Counts::Even(count) if *count > 0)
+    }
+
     /// The length of an encoded call in bytes
     pub(super) const LEN: usize = 20;
 
@@ -137,7 +157,10 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { operation, element, reduction, root, to, count, counts } = self;
         // They move nothing of the application.
-        if matches!(operation, OperationKind::Barrier | OperationKind::Duplicate | OperationKind::Split) {
+        if matches!(
+            operation,
+            OperationKind::Barrier | OperationKind::Duplicate | OperationKind::Replan | OperationKind::Split
+        ) {
             return operation.fmt(f);
         }
         match counts {

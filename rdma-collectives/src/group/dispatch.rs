@@ -38,7 +38,7 @@ impl<D: Device> Group<D> {
         kernel: Kernel,
         vector: &mut [u8],
     ) -> Result<(), GroupError> {
-        self.check()?;
+        self.begin().await?;
         let counts = Counts::Even(call.count as usize);
         if !self.plans.floods(vector.len()) {
             let buffers = Buffers { input: None, output: vector };
@@ -107,16 +107,11 @@ impl<D: Device> Group<D> {
         kernel: Option<Kernel>,
         buffers: Buffers<'_>,
     ) -> Result<(), GroupError> {
-        self.check()?;
+        self.begin().await?;
         if let Some(root) = call.root {
             self.check_rank(root)?;
         }
         self.run(call, counts, kernel, buffers).await
-    }
-
-    /// Whether the group works
-    pub(super) fn check(&self) -> Result<(), GroupError> {
-        self.end.clone().map_or(Ok(()), Err)
     }
 
     pub(super) fn check_rank(&self, rank: usize) -> Result<(), GroupError> {

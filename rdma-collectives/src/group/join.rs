@@ -12,15 +12,16 @@ use rdma_async::{Device, Priority, Session, Side, Stream};
 
 use super::cause::Cause;
 use super::error::JoinError;
-use super::link::{Leases, Link, MAX_MESSAGES, Streams};
+use super::link::{Leases, MAX_MESSAGES, Parts, Streams};
 use super::options::GroupOptions;
 use super::plans::Plans;
+use super::relay::packet_bytes;
 use super::wire::{Credit, End, Greeting, LEAVING};
 use crate::Cabling;
 use crate::cabling::hash;
 
 /// Changes when ranks of this version cannot work with those of another one.
-const VERSION: u64 = 8;
+const VERSION: u64 = 9;
 
 /// Whether joining waits for memory and places of streams
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -31,10 +32,10 @@ pub(super) enum Waiting {
     Never,
 }
 
-/// The links of a rank, each with the longest message that its node takes over it
+/// What the links of a rank are made of
 pub(super) struct Linked<D: Device> {
     pub(super) reset: Reset<D>,
-    pub(super) links: Vec<(Link<D>, usize)>,
+    pub(super) links: Vec<Parts<D>>,
     pub(super) plans: Plans,
 }
 
@@ -73,18 +74,19 @@ pub(super) async fn join<D: Device>(
     }
 }
 
-/// Makes a link; returns it, and the longest message that the node of this rank takes
+/// Makes what a link is made of
 async fn link<D: Device>(
     own: Greeting,
     neighbour: usize,
     session: Session<D>,
     options: GroupOptions,
     waiting: Waiting,
-) -> Result<(Link<D>, usize), JoinError> {
+) -> Result<Parts<D>, JoinError> {
     let leases = Leases::new(&session, neighbour, options, waiting).await?;
-    let [data, credit, end] = streams(neighbour, &session, waiting).await?;
+    let [data, credit, end, relay] = streams(neighbour, &session, waiting).await?;
     data.set_priority(options.priority);
-    greet(own, neighbour, session.max_message(), Streams { data, credit, end: Arc::new(end) }, leases).await
+    let streams = Streams { data, credit, end: Arc::new(end), relay };
+    greet(own, neighbour, session.max_message(), streams, leases).await
 }
 
 /// Opens or accepts streams to a neighbour; they have the same order at both ends
@@ -106,17 +108,15 @@ pub(super) async fn streams<D: Device, const N: usize>(
     streams.try_into().map_err(|_| unreachable!("there are as many as were asked for"))
 }
 
-/// Makes a link of its streams to a neighbour whose node takes messages of up to `max` bytes
-///
-/// Returns the link, and the longest message that the node of this rank takes.
+/// Agrees with a neighbour whose node takes messages of up to `max` bytes, over the streams of a link
 pub(super) async fn greet<D: Device>(
     own: Greeting,
     neighbour: usize,
     max: usize,
     streams: Streams<D>,
     mut leases: Leases,
-) -> Result<(Link<D>, usize), JoinError> {
-    for urgent in [&streams.credit, &*streams.end] {
+) -> Result<Parts<D>, JoinError> {
+    for urgent in [&streams.credit, &*streams.end, &streams.relay] {
         urgent.set_priority(Priority::High);
     }
     leases.end.extend_from_slice(&Greeting { max_message: max as u64, ..own }.encode());
@@ -135,7 +135,7 @@ pub(super) async fn greet<D: Device>(
         }
     }
     let max_message = usize::try_from(other.max_message).unwrap_or(usize::MAX);
-    Ok((Link::new(ranks, streams, leases), max_message))
+    Ok(Parts { rank: neighbour, streams, leases, max_message })
 }
 
 /// Resets the sessions of a rank that does not join when it is dropped
@@ -174,6 +174,7 @@ pub(super) fn greeting(rank: usize, plans: &Plans, options: &GroupOptions) -> Gr
             hash(plan.as_bytes()),
             options.block_bytes as u64,
             options.receive_bytes as u64,
+            u64::from(options.keeps_plan),
         ],
     }
 }
@@ -231,7 +232,13 @@ impl Leases {
             data.push(lease(block).await?);
         }
         let (credit, end) = (lease(Credit::LEN).await?, lease(Greeting::LEN.max(End::LEN)).await?);
-        Ok(Self { data, credit, end, leaving: lease(LEAVING.len()).await? })
+        Ok(Self {
+            data,
+            credit,
+            end,
+            leaving: lease(LEAVING.len()).await?,
+            relay: lease(packet_bytes(block)).await?,
+        })
     }
 }
 

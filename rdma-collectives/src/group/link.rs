@@ -1,17 +1,20 @@
-//! The streams to a neighbour
+//! The streams to a neighbour, and the way over other ranks while its cables are out
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use rdma_async::future::{Recv, Send};
 use rdma_async::{Device, Lease, Runtime, SendError, Session, Stream};
 
 use super::block::Block;
+use super::buffer::Buffer;
 use super::error::GroupError;
-use super::wire::{Credit, End, LEAVING};
+use super::relay::{Arrival, Peer, Purpose, Shared, State, is_silence};
+use super::wire::{Credit, End, LEAVING, leaving_after, left_after};
 
 /// How many messages can be under way to a neighbour, each in a lease of its own.
 pub(crate) const MAX_MESSAGES: usize = 8;
@@ -20,6 +23,10 @@ pub(crate) const MAX_MESSAGES: usize = 8;
 const MAX_BYTES: usize = 384 << 10;
 /// How many messages may be under way over each cable whatever their length: one crosses it while others are announced and granted.
 const MIN_MESSAGES: usize = 3;
+/// How many bytes are under way over other ranks before the next message waits.
+const MAX_RELAYED: usize = 1 << 20;
+/// A path that is gone for a shorter time was lost with a message, and is made again: ranks do not plan anew for it.
+const SETTLED: Duration = Duration::from_micros(200);
 
 /// The streams of a link, from the time of joining on
 pub(crate) struct Streams<D: Device> {
@@ -30,6 +37,8 @@ pub(crate) struct Streams<D: Device> {
     /// Why the group is over, and that the rank has left: at most these two go without waiting, so there is always a place. A rank whose
     /// attempt to go on has failed waits for one, to say that it has.
     pub(crate) end: Arc<Stream<D>>,
+    /// What goes to other ranks, or comes from them
+    pub(crate) relay: Stream<D>,
 }
 
 /// The memory for what a link sends
@@ -38,6 +47,16 @@ pub(crate) struct Leases {
     pub(crate) credit: Lease,
     pub(crate) end: Lease,
     pub(crate) leaving: Lease,
+    pub(crate) relay: Lease,
+}
+
+/// What a link is made of
+pub(crate) struct Parts<D: Device> {
+    pub(crate) rank: usize,
+    pub(crate) streams: Streams<D>,
+    pub(crate) leases: Leases,
+    /// The longest message that the node of this rank takes over it
+    pub(crate) max_message: usize,
 }
 
 /// A neighbour, and what is under way to it
@@ -46,19 +65,34 @@ pub(crate) struct Link<D: Device> {
     /// The rank of this side
     own: usize,
     /// How many cables lead to the neighbour
+    all_cables: usize,
+    /// For how many of them the present plan is
     pub(crate) cables: usize,
-    streams: Streams<D>,
+    /// How many of them worked by what this rank has told the others
+    pub(crate) reported_cables: usize,
+    relays: Shared<D>,
+    /// Whether messages go over other ranks, as far as the link has noticed
+    is_detoured: bool,
+    data: Stream<D>,
+    credit: Stream<D>,
+    end_stream: Arc<Stream<D>>,
     recv: Recv<D>,
     /// Whether the neighbour sends no more messages of operations
     has_ended: bool,
     /// `None` once the neighbour sends no more
     recv_credit: Option<Recv<D>>,
     recv_end: Recv<D>,
+    /// Whether the neighbour says no more on its stream why the group is over
+    has_end_ended: bool,
     /// Why the group is over at the neighbour, as it says
     end: Option<End>,
     /// Why the neighbour is gone
     gone: Option<GroupError>,
+    /// Whether that is only because nothing came from it
+    is_silent: bool,
     has_left: bool,
+    /// The number of the message of operations that there will not be, if the neighbour has left and said so over other ranks
+    left_after: Option<u32>,
     spare: Vec<Lease>,
     sends: VecDeque<(usize, Send<D>)>,
     /// The sum of the lengths of `sends`
@@ -76,23 +110,35 @@ pub(crate) struct Link<D: Device> {
 impl<D: Device> Link<D> {
     /// The runtime of the node
     pub(crate) fn runtime(&self) -> &Arc<dyn Runtime> {
-        self.streams.data.runtime()
+        self.data.runtime()
     }
 
-    /// A link from rank `own` to rank `rank`
-    pub(crate) fn new([own, rank]: [usize; 2], streams: Streams<D>, leases: Leases) -> Self {
+    /// A link of rank `own` over so many cables, and the neighbour as that rank relays for it
+    pub(crate) fn new(own: usize, parts: Parts<D>, cables: usize, relays: Shared<D>) -> Self {
+        let Parts { rank, streams, leases, .. } = parts;
+        let by_purpose = [streams.data.clone(), streams.credit.clone(), Stream::clone(&streams.end)];
+        relays.lock().add(Peer::new(rank, by_purpose, streams.relay, leases.relay));
         Self {
             rank,
             own,
-            cables: 1,
+            all_cables: cables,
+            cables,
+            reported_cables: cables,
+            relays,
+            is_detoured: false,
             recv: streams.data.recv(),
             has_ended: false,
             recv_credit: Some(streams.credit.recv()),
             recv_end: streams.end.recv(),
+            has_end_ended: false,
             end: None,
             gone: None,
+            is_silent: false,
             has_left: false,
-            streams,
+            left_after: None,
+            data: streams.data,
+            credit: streams.credit,
+            end_stream: streams.end,
             spare: leases.data,
             sends: VecDeque::new(),
             sending: 0,
@@ -107,12 +153,24 @@ impl<D: Device> Link<D> {
 
     /// The session with the neighbour
     pub(crate) fn session(&self) -> Session<D> {
-        self.streams.data.session()
+        self.data.session()
+    }
+
+    /// How many cables to the neighbour work
+    pub(crate) fn working_cables(&self) -> usize {
+        let Some(outage) = self.relays.lock().peer(self.rank).and_then(|peer| peer.outage()) else {
+            return self.all_cables;
+        };
+        if self.runtime().now() < outage.since + SETTLED {
+            return self.reported_cables;
+        }
+        let least = usize::from(outage.is_reached);
+        self.all_cables.saturating_sub(outage.paths).max(least).min(self.all_cables * least)
     }
 
     /// The stream of ends, on which the neighbour says that it has left
     pub(crate) fn end_stream(&self) -> Arc<Stream<D>> {
-        Arc::clone(&self.streams.end)
+        Arc::clone(&self.end_stream)
     }
 
     /// Fails if the neighbour has ended operation `sequence`, and notes whether it is gone; returns whether there was news
@@ -133,25 +191,50 @@ impl<D: Device> Link<D> {
     fn receive_end(&mut self, sequence: u32, cx: &mut Context<'_>) -> bool {
         let rank = self.rank;
         let mut has_progress = false;
-        if self.gone.is_none()
+        if !self.has_end_ended
             && let Poll::Ready(received) = Pin::new(&mut self.recv_end).poll(cx)
         {
             has_progress = true;
+            self.has_end_ended = !matches!(received, Ok(Some(_)));
             match received {
-                Ok(Some(message)) if *message == LEAVING => {
-                    self.has_left = true;
-                    self.gone = Some(GroupError::Left { rank });
+                Ok(Some(message)) => self.on_end(&message, sequence),
+                Ok(None) => drop(self.gone.get_or_insert(GroupError::Left { rank })),
+                Err(error) if self.gone.is_none() => {
+                    self.is_silent = is_silence(&error);
+                    self.gone = Some(GroupError::of_recv(rank, error));
                 }
-                Ok(Some(message)) => {
-                    let wrong = || End { error: GroupError::Protocol { rank, sequence }, sequence };
-                    // The first says why.
-                    self.end.get_or_insert_with(|| End::decode(&message).unwrap_or_else(wrong));
-                }
-                Ok(None) => self.gone = Some(GroupError::Left { rank }),
-                Err(error) => self.gone = Some(GroupError::of_recv(rank, error)),
+                Err(_) => (),
             }
+        } else if let Some(message) = self.pop(Purpose::End) {
+            self.on_end(&message, sequence);
+            has_progress = true;
         }
         has_progress
+    }
+
+    fn on_end(&mut self, message: &[u8], sequence: u32) {
+        let rank = self.rank;
+        self.left_after = self.left_after.or_else(|| left_after(message));
+        if *message == LEAVING || self.left_after.is_some() {
+            self.has_left = true;
+            (self.gone, self.is_silent) = (Some(GroupError::Left { rank }), false);
+        } else {
+            let wrong = || End { error: GroupError::Protocol { rank, sequence }, sequence };
+            // The first says why.
+            self.end.get_or_insert_with(|| End::decode(message).unwrap_or_else(wrong));
+        }
+    }
+
+    /// The next message that came over other ranks
+    fn pop(&mut self, purpose: Purpose) -> Option<Box<[u8]>> {
+        self.relays.lock().peer(self.rank)?.messages(purpose).pop()
+    }
+
+    /// What a message on the stream of the neighbour is, by its number
+    fn arrival(&mut self, purpose: Purpose, message: &[u8]) -> Arrival {
+        let Some(number) = purpose.number(message) else { return Arrival::Early };
+        let mut relays = self.relays.lock();
+        relays.peer(self.rank).map_or(Arrival::Next, |peer| peer.messages(purpose).arrives(number))
     }
 
     /// Whether the neighbour has said that it goes on in no other group
@@ -159,9 +242,19 @@ impl<D: Device> Link<D> {
         self.has_left
     }
 
-    /// Why the neighbour does nothing more; it may have done all of its part before
+    /// Why the neighbour does nothing more, unless others still reach it; it may have done all of its part before
     pub(crate) fn gone(&self) -> Option<&GroupError> {
-        self.gone.as_ref()
+        self.gone.as_ref().filter(|_| !self.is_silent || !self.goes_around())
+    }
+
+    /// Whether the cables to the neighbour are out, and others have reached it
+    pub(crate) fn is_cut(&self) -> bool {
+        self.relays.lock().peer(self.rank).is_some_and(|peer| peer.is_detoured() && peer.is_cut())
+    }
+
+    /// Whether messages to the neighbour go over others that reach it
+    fn goes_around(&self) -> bool {
+        self.relays.lock().goes_around(self.rank)
     }
 
     /// Why the group is over at the neighbour, as far as it has said so
@@ -171,7 +264,11 @@ impl<D: Device> Link<D> {
 
     /// Whether the neighbour sends no more messages of operations
     pub(crate) fn has_ended(&self) -> bool {
-        self.has_ended
+        let has_all = |next| {
+            let mut relays = self.relays.lock();
+            relays.peer(self.rank).is_some_and(|peer| peer.messages(Purpose::Data).is_read_until(next))
+        };
+        self.has_ended || self.left_after.is_some_and(has_all)
     }
 
     /// Whether the neighbour did not take a message
@@ -180,13 +277,26 @@ impl<D: Device> Link<D> {
     }
 
     /// The next message of operations; pending for ever when the neighbour sends no more
-    pub(crate) fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Block> {
-        if !self.has_ended {
+    pub(crate) fn poll_message(
+        &mut self,
+        sequence: u32,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Block, GroupError>> {
+        if let Some(message) = self.pop(Purpose::Data) {
+            return Poll::Ready(Ok(Block::Heap(message)));
+        }
+        while !self.has_ended {
             match Pin::new(&mut self.recv).poll(cx) {
-                Poll::Ready(Ok(Some(message))) => return Poll::Ready(Block::new(message)),
+                Poll::Ready(Ok(Some(message))) => match self.arrival(Purpose::Data, &message) {
+                    Arrival::Next => return Poll::Ready(Ok(Block::new(message))),
+                    Arrival::Repeated => (),
+                    Arrival::Early => {
+                        return Poll::Ready(Err(GroupError::Protocol { rank: self.rank, sequence }));
+                    }
+                },
                 // The end of the stream of ends says why.
                 Poll::Ready(_) => self.has_ended = true,
-                Poll::Pending => (),
+                Poll::Pending => break,
             }
         }
         Poll::Pending
@@ -195,7 +305,7 @@ impl<D: Device> Link<D> {
     /// Expects that each of the messages of operations at `places` has `len` bytes
     pub(crate) fn expect(&self, len: usize, places: Range<u32>) {
         // Without memory to spare they are announced.
-        let _ = self.streams.data.expect(len, places.start as usize..places.end as usize);
+        let _ = self.data.expect(len, places.start as usize..places.end as usize);
     }
 
     /// The next credit; pending for ever when the neighbour sends no more
@@ -204,14 +314,19 @@ impl<D: Device> Link<D> {
         sequence: u32,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Credit, GroupError>> {
-        if let Some(recv) = &mut self.recv_credit {
+        let wrong = GroupError::Protocol { rank: self.rank, sequence };
+        if let Some(message) = self.pop(Purpose::Credit) {
+            return Poll::Ready(Credit::decode(&message).ok_or(wrong));
+        }
+        while let Some(recv) = &mut self.recv_credit {
             match Pin::new(recv).poll(cx) {
-                Poll::Ready(Ok(Some(message))) => {
-                    let wrong = GroupError::Protocol { rank: self.rank, sequence };
-                    return Poll::Ready(Credit::decode(&message).ok_or(wrong));
-                }
+                Poll::Ready(Ok(Some(message))) => match self.arrival(Purpose::Credit, &message) {
+                    Arrival::Next => return Poll::Ready(Credit::decode(&message).ok_or(wrong)),
+                    Arrival::Repeated => (),
+                    Arrival::Early => return Poll::Ready(Err(wrong)),
+                },
                 Poll::Ready(_) => self.recv_credit = None,
-                Poll::Pending => (),
+                Poll::Pending => break,
             }
         }
         Poll::Pending
@@ -219,7 +334,10 @@ impl<D: Device> Link<D> {
 
     /// Takes back the leases of what has been sent; returns whether there are any
     pub(crate) fn poll_sent(&mut self, cx: &mut Context<'_>) -> Result<bool, GroupError> {
-        let mut has_progress = false;
+        let relays = self.relays.clone();
+        // Locked, so that a message that gets a place in its stream is found there.
+        let mut relays = relays.lock();
+        let mut has_progress = self.follow_detour(&mut relays);
         let mut index = 0;
         while let Some((len, send)) = self.sends.get_mut(index) {
             let Poll::Ready(sent) = Pin::new(send).poll(cx) else {
@@ -236,7 +354,7 @@ impl<D: Device> Link<D> {
                     return Err(GroupError::Left { rank: self.own });
                 }
                 // The stream of ends says why the neighbour does not take it.
-                Err(_) => self.has_failed = true,
+                Err(_) => self.has_failed |= !self.is_detoured,
             }
         }
         if let Some(send) = &mut self.send_credit
@@ -250,8 +368,37 @@ impl<D: Device> Link<D> {
         Ok(has_progress)
     }
 
+    /// Notices whether messages go over other ranks; sends those over them that have no place in the stream
+    fn follow_detour(&mut self, relays: &mut State<D>) -> bool {
+        let is_detoured = relays.peer(self.rank).is_some_and(|peer| peer.is_detoured());
+        let was_detoured = std::mem::replace(&mut self.is_detoured, is_detoured);
+        if is_detoured && !was_detoured {
+            let unqueued = self.sends.iter().map(|(_, send)| (Purpose::Data, send));
+            let unqueued = unqueued.chain(self.send_credit.iter().map(|send| (Purpose::Credit, send)));
+            for (purpose, send) in unqueued {
+                if let Some(message) = send.unqueued()
+                    && let Some(number) = purpose.number(message)
+                {
+                    relays.send(self.rank, purpose, number, message.into());
+                }
+            }
+        }
+        is_detoured != was_detoured
+    }
+
+    /// Writes the next number into a message
+    fn number(&self, relays: &mut State<D>, purpose: Purpose, message: &mut [u8]) -> u32 {
+        let number = relays.peer(self.rank).map_or(0, |peer| peer.messages(purpose).take_number());
+        purpose.write_number(message, number);
+        number
+    }
+
     /// Whether another message may be under way
     pub(crate) fn has_room(&self) -> bool {
+        if self.is_detoured {
+            let mut relays = self.relays.lock();
+            return relays.peer(self.rank).is_some_and(|peer| peer.has_room(MAX_RELAYED));
+        }
         let has_place =
             self.sending < self.cables * MAX_BYTES || self.sends.len() < self.cables * MIN_MESSAGES;
         has_place && !self.spare.is_empty() && !self.has_failed
@@ -261,49 +408,88 @@ impl<D: Device> Link<D> {
     ///
     /// A stream has a place for one message at least, and gives places in turn: the last of several may still wait for one.
     pub(crate) fn is_queued(&self) -> bool {
-        self.sends.len() <= 1 && !self.has_failed
+        self.is_detoured || self.sends.len() <= 1 && !self.has_failed
     }
 
-    /// A lease for the next message, if there is [room](Self::has_room)
-    pub(crate) fn take_spare(&mut self) -> Option<Lease> {
-        self.spare.pop()
+    /// Memory for the next message, if there is [room](Self::has_room)
+    pub(crate) fn take_spare(&mut self) -> Option<Buffer> {
+        if self.is_detoured {
+            return Some(Buffer::Heap(Vec::new()));
+        }
+        let mut lease = self.spare.pop()?;
+        lease.clear();
+        Some(Buffer::Lease(lease))
     }
 
     /// Queues a message of an operation
-    pub(crate) fn send(&mut self, lease: Lease, cx: &mut Context<'_>) -> Result<(), GroupError> {
-        self.sending += lease.len();
-        self.sends.push_back((lease.len(), self.streams.data.send(lease)));
-        self.poll_sent(cx).map(drop)
+    pub(crate) fn send(&mut self, mut message: Buffer, cx: &mut Context<'_>) -> Result<(), GroupError> {
+        let relays = self.relays.clone();
+        let mut relays = relays.lock();
+        self.follow_detour(&mut relays);
+        let number = self.number(&mut relays, Purpose::Data, &mut message);
+        match message {
+            Buffer::Lease(lease) if !self.is_detoured => {
+                self.sending += lease.len();
+                self.sends.push_back((lease.len(), self.data.send(lease)));
+                drop(relays);
+                self.poll_sent(cx)?;
+            }
+            Buffer::Lease(lease) => {
+                relays.send(self.rank, Purpose::Data, number, Box::from(&*lease));
+                self.spare.push(lease);
+            }
+            Buffer::Heap(message) => relays.send(self.rank, Purpose::Data, number, message.into()),
+        }
+        Ok(())
     }
 
     /// Queues credit; returns whether there was room
     pub(crate) fn send_credit(&mut self, credit: Credit, cx: &mut Context<'_>) -> Result<bool, GroupError> {
+        let relays = self.relays.clone();
+        let mut relays = relays.lock();
+        self.follow_detour(&mut relays);
+        let mut message = credit.encode();
+        if self.is_detoured {
+            let number = self.number(&mut relays, Purpose::Credit, &mut message);
+            relays.send(self.rank, Purpose::Credit, number, message.into());
+            return Ok(true);
+        }
         let Some(mut lease) = self.spare_credit.take() else { return Ok(false) };
+        self.number(&mut relays, Purpose::Credit, &mut message);
         lease.clear();
-        lease.extend_from_slice(&credit.encode());
-        self.send_credit = Some(self.streams.credit.send(lease));
+        lease.extend_from_slice(&message);
+        self.send_credit = Some(self.credit.send(lease));
+        drop(relays);
         self.poll_sent(cx)?;
         Ok(true)
     }
 
     /// Says why the group is over, if the neighbour can still be reached
     pub(crate) fn end(&mut self, end: &End) {
-        if let Some(mut lease) = self.spare_end.take() {
-            lease.clear();
-            lease.extend_from_slice(&end.encode());
-            // Fails if the neighbour is lost, or has left.
-            let _ = self.streams.end.try_send(lease);
+        if let Some(lease) = self.spare_end.take() {
+            self.send_end(lease, &end.encode());
+        }
+    }
+
+    fn send_end(&self, mut lease: Lease, message: &[u8]) {
+        let mut relays = self.relays.lock();
+        lease.clear();
+        lease.extend_from_slice(message);
+        // Fails if the neighbour is lost, or has left.
+        let _ = self.end_stream.try_send(lease);
+        if let Some(peer) = relays.peer(self.rank).filter(|peer| peer.is_detoured()) {
+            let number = peer.messages(Purpose::End).take_number();
+            let after = leaving_after(peer.messages(Purpose::Data).next_out());
+            let message = if *message == LEAVING { &after } else { message };
+            relays.send(self.rank, Purpose::End, number, message.into());
         }
     }
 }
 
 impl<D: Device> Drop for Link<D> {
     fn drop(&mut self) {
-        if let Some(mut lease) = self.leaving.take_if(|_| self.is_last) {
-            lease.clear();
-            lease.extend_from_slice(&LEAVING);
-            // Fails if the neighbour is lost, or has left.
-            let _ = self.streams.end.try_send(lease);
+        if let Some(lease) = self.leaving.take_if(|_| self.is_last) {
+            self.send_end(lease, &LEAVING);
         }
     }
 }

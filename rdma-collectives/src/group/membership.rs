@@ -12,7 +12,7 @@ use super::error::{GroupError, JoinError, ShrinkError};
 use super::join::{self, Linked, Reset, Waiting};
 use super::options::GroupOptions;
 use super::reduction::Reduction;
-use super::shrink;
+use super::shrink::{self, Missing};
 use super::state::{Founding, Group};
 use super::wire::FIRST;
 use crate::Cabling;
@@ -99,7 +99,7 @@ impl<D: Device> Group<D> {
     ///
     /// All ranks that are left call it, as soon as an operation has failed, or the group is [revoked](Self::revoke); they get a new
     /// group, which begins with operation 0. Its ranks are numbered anew in the same order ([`hosts`](Self::hosts) names them), and its cabling is
-    /// what is left of the first one: pairs of ranks whose session is over have no cable.
+    /// what is left of the first one: pairs of ranks whose session is over, or whose cables are out while others reach both, have no cable.
     ///
     /// The ranks agree on which of them are left, also if more are lost meanwhile. Only more than half of the ranks of the group go on, or
     /// half of them with the lowest one: ranks that are cut off from each other do not go on side by side.
@@ -116,7 +116,7 @@ impl<D: Device> Group<D> {
     /// # Cancel safety
     ///
     /// Waits for every rank that can be reached, until that rank calls it, drops its group, or its sessions end; and for the memory of the
-    /// group, if the application has leased it meanwhile, and four streams to each neighbour
+    /// group, if the application has leased it meanwhile, and five streams to each neighbour
     /// ([`max_streams`](rdma_async::NodeOptions::max_streams)). Dropping the future leaves the group: it resets the sessions, and the others go
     /// on without this rank.
     pub async fn shrink(mut self) -> Result<Self, ShrinkError> {
@@ -124,13 +124,14 @@ impl<D: Device> Group<D> {
             self.revoke();
         }
         self.links.iter_mut().for_each(|link| link.is_last = false);
-        let Self { rank, links, options, founding, .. } = self;
+        let Self { rank, links, relays, options, founding, .. } = self;
         let ends = links.iter().map(|link| (founding.ranks[link.rank], link.end_stream())).collect();
         let left =
             links.iter().filter(|link| link.has_left()).map(|link| founding.ranks[link.rank]).collect();
+        let cut = links.iter().filter(|link| link.is_cut()).map(|link| founding.ranks[link.rank]).collect();
         // Their memory and their other streams are needed for the new ones.
-        drop(links);
-        shrink::shrink(rank, founding, ends, left, options).await
+        drop((links, relays));
+        shrink::shrink(rank, founding, ends, Missing { left, cut }, options).await
     }
 
     /// Goes on with further ranks
@@ -154,7 +155,8 @@ impl<D: Device> Group<D> {
         sessions: impl IntoIterator<Item = (usize, Session<D>)>,
     ) -> Result<Self, JoinError> {
         self.links.iter_mut().for_each(|link| link.is_last = false);
-        let kept: Vec<_> = self.sessions().collect();
+        // A session that is over may have been replaced by one of `sessions`.
+        let kept: Vec<_> = self.sessions().filter(|(_, session)| session.close_reason().is_none()).collect();
         let mut reset = Reset { sessions: sessions.into_iter().collect(), rank: self.rank };
         let newcomers = reset.sessions.len();
         reset.sessions.extend(kept.iter().cloned());
@@ -178,12 +180,12 @@ impl<D: Device> Group<D> {
         let is_cabled = |neighbour: usize| cabling.between(rank, neighbour).next().is_some();
         reset.sessions.extend(kept.into_iter().filter(|(neighbour, _)| is_cabled(*neighbour)));
         reset.rank = rank;
-        let Self { links, options, founding, .. } = self;
+        let Self { links, relays, options, founding, .. } = self;
         // A neighbour that has lost another rank, or leaves, does not come.
         let mut others = FuturesUnordered::new();
         others.extend(links.iter().map(|link| gives_up(link.rank, link.end_stream())));
         // Their memory and their other streams are needed for the new ones.
-        drop(links);
+        drop((links, relays));
         let founding = Founding::new(cabling, founding.epoch + 1);
         let joining = pin!(Self::join_at(options, rank, cabling, reset, Waiting::ForEarlierGroup, founding));
         let stays_away = pin!(async {

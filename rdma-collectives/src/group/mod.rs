@@ -3,6 +3,7 @@
 mod beside;
 mod block;
 mod blocks;
+mod buffer;
 mod call;
 mod cause;
 mod counts;
@@ -21,6 +22,8 @@ mod options;
 mod plans;
 mod recent;
 mod reduction;
+mod relay;
+mod replan;
 mod schedule;
 mod shrink;
 mod state;

@@ -26,9 +26,9 @@ pub(crate) struct Neighbour {
 }
 
 impl Neighbour {
-    /// The neighbour `rank` at the beginning of an operation
-    pub(crate) fn new(rank: usize, prepared: &Prepared) -> Self {
-        let mut new = Self::default();
+    /// The neighbour `rank` at the beginning of an operation; a plan that has no cable to it needs nothing of it
+    pub(crate) fn new(rank: usize, is_cabled: bool, prepared: &Prepared) -> Self {
+        let mut new = Self { has_begun: !is_cabled, is_told: !is_cabled, ..Self::default() };
         for from in prepared.schedule.ins.iter().filter(|from| from.from == rank) {
             let len = prepared.blocks.message(from.len);
             new.len = if new.expected == 0 { len } else { new.len.filter(|_| new.len == len) };

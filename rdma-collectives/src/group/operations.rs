@@ -423,7 +423,7 @@ impl<D: Device> Group<D> {
 
     /// Waits until all ranks have called an operation of this kind, which does nothing else
     pub(super) async fn come_together(&mut self, kind: OperationKind) -> Result<(), GroupError> {
-        self.check()?;
+        self.begin().await?;
         let mut all = vec![0; self.size()];
         let buffers = Buffers { input: Some(&[0]), output: &mut all };
         self.run(call::<u8>(kind, 1), &Counts::Even(1), None, buffers).await

@@ -16,6 +16,7 @@ pub struct GroupOptions {
     pub(super) block_bytes: usize,
     pub(super) receive_bytes: usize,
     pub(super) priority: Priority,
+    pub(super) keeps_plan: bool,
 }
 
 /// No shorter blocks are worth their cost.
@@ -25,7 +26,12 @@ const MAX_WINDOW: usize = 16;
 
 impl Default for GroupOptions {
     fn default() -> Self {
-        Self { block_bytes: 256 << 10, receive_bytes: 12 << 20, priority: Priority::Normal }
+        Self {
+            block_bytes: 256 << 10,
+            receive_bytes: 12 << 20,
+            priority: Priority::Normal,
+            keeps_plan: false,
+        }
     }
 }
 
@@ -38,7 +44,8 @@ impl GroupOptions {
     /// The longest message, in bytes; 256 KiB
     ///
     /// Multiples of 4 KiB fill their frames, and from 4 KiB on count. For each neighbour a group leases
-    /// eight times as much of the send memory of the node, and 8 KiB, which have to be free when it joins.
+    /// eight times as much of the send memory of the node, 8 KiB, and as much as a block, but no more than 68 KiB, for what it passes on
+    /// for others; that has to be free when it joins.
     pub fn block_bytes(self, bytes: usize) -> Self {
         Self { block_bytes: bytes.max(MIN_BLOCK), ..self }
     }
@@ -56,6 +63,13 @@ impl GroupOptions {
     /// Which of several groups over the same sessions goes first, and whether before other streams of them; [`Priority::Normal`]
     pub fn priority(self, priority: Priority) -> Self {
         Self { priority, ..self }
+    }
+
+    /// Does not plan anew when cables are out or back: what goes over a cable that is out takes another way then, and operations take longer
+    ///
+    /// Sums of floating-point numbers have the same bits then, whichever cables are out: they depend on the order that a plan has.
+    pub fn keep_plan(self) -> Self {
+        Self { keeps_plan: true, ..self }
     }
 
     /// How many blocks of so many bytes of each of so many channels into a rank may be under way

@@ -176,7 +176,7 @@ impl Plans {
         let size = call.element.size();
         let kind = match call.operation {
             OperationKind::AllReduce if self.floods(call.count as usize * size) => OperationKind::Barrier,
-            OperationKind::Duplicate => OperationKind::Barrier,
+            OperationKind::Duplicate | OperationKind::Replan => OperationKind::Barrier,
             kind => kind,
         };
         let plan = (kind, call.root.unwrap_or(0), call.to.unwrap_or(0));
@@ -226,6 +226,7 @@ fn operation((kind, root, _): PlanKey, ranks: usize, amounts: &Counts) -> Operat
         OperationKind::AllGather
         | OperationKind::Barrier
         | OperationKind::Duplicate
+        | OperationKind::Replan
         | OperationKind::Split => Operation::AllGather { amounts: each() },
         OperationKind::AllReduce => Operation::AllReduce,
         OperationKind::AllToAll => {

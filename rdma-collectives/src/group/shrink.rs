@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use futures::future::{BoxFuture, Either, pending, select, try_join_all};
+use futures::future::{BoxFuture, Either, pending, ready, select, try_join_all};
 use futures::stream::FuturesUnordered;
 use rdma_async::{Device, RecvError, Session, Stream, StreamId};
 
@@ -51,6 +51,8 @@ enum Event<D: Device> {
     Sent(usize, StreamId),
     /// A neighbour has left the group before, or one that did not come together
     Left(usize),
+    /// So many paths to a neighbour carry data
+    Paths(usize, usize),
     /// Nothing more happens on a stream of ends
     Silent,
 }
@@ -67,20 +69,29 @@ struct Survivor<D: Device> {
     views: Views,
     sessions: BTreeMap<usize, Session<D>>,
     bundles: BTreeMap<usize, Bundle<D>>,
+    /// Neighbours to which no path carries data
+    unreached: BTreeSet<usize>,
     /// The neighbours to which streams are being opened
     opening: BTreeSet<usize>,
     events: FuturesUnordered<BoxFuture<'static, Event<D>>>,
 }
 
+/// Neighbours that this rank does not look for, by founding rank
+pub(super) struct Missing {
+    /// They have said that they leave
+    pub(super) left: Vec<usize>,
+    /// Their cables to this rank are out, and others reach them
+    pub(super) cut: Vec<usize>,
+}
+
 /// Joins a group of the ranks of `founding` that are left, as rank `rank` of the group that has lost some
 ///
-/// `ends` are the streams of ends to the neighbours, and `left` those that have said that they leave, by founding rank. Resets their
-/// sessions if it fails or is dropped.
+/// `ends` are the streams of ends to the neighbours, by founding rank. Resets their sessions if it fails or is dropped.
 pub(super) async fn shrink<D: Device>(
     rank: usize,
     founding: Founding,
     ends: Vec<(usize, Arc<Stream<D>>)>,
-    left: Vec<usize>,
+    missing: Missing,
     options: GroupOptions,
 ) -> Result<Group<D>, ShrinkError> {
     let own = founding.ranks[rank];
@@ -96,12 +107,17 @@ pub(super) async fn shrink<D: Device>(
         founding,
         sessions,
         bundles: BTreeMap::new(),
+        unreached: BTreeSet::new(),
         opening: BTreeSet::new(),
         events: FuturesUnordered::new(),
     };
     // Never empty: its end would be an event at once, again and again.
     survivor.events.push(Box::pin(pending()));
-    left.into_iter().for_each(|rank| survivor.views.leave(rank));
+    missing.left.into_iter().for_each(|rank| survivor.views.leave(rank));
+    missing.cut.into_iter().for_each(|rank| survivor.lose(rank));
+    for (&rank, session) in &survivor.sessions {
+        survivor.events.push(Box::pin(ready(Event::Paths(rank, session.paths_up()))));
+    }
     // So that the streams are over as soon as both ranks have come here.
     ends.iter().for_each(|(_, end)| end.finish());
     survivor.watch(ends);
@@ -118,6 +134,7 @@ pub(super) async fn shrink<D: Device>(
 impl<D: Device> Survivor<D> {
     async fn agree(&mut self) -> Result<Group<D>, ShrinkError> {
         loop {
+            self.give_up_cables();
             self.open_all();
             let decision = self.decision()?;
             self.send_statements(decision.as_ref());
@@ -195,6 +212,17 @@ impl<D: Device> Survivor<D> {
     fn apply(&mut self, event: Event<D>) {
         match event {
             Event::Silent => (),
+            Event::Paths(rank, up) => {
+                if up == 0 {
+                    self.unreached.insert(rank);
+                } else {
+                    self.unreached.remove(&rank);
+                }
+                if let Some(session) = self.sessions.get(&rank) {
+                    let change = session.path_change(up);
+                    self.events.push(Box::pin(async move { Event::Paths(rank, change.await) }));
+                }
+            }
             Event::Left(rank) => self.views.leave(rank),
             Event::Sent(rank, stream) => {
                 if let Some(bundle) = self.bundle(rank, stream) {
@@ -258,6 +286,13 @@ impl<D: Device> Survivor<D> {
         }
     }
 
+    /// Goes on without the cables to neighbours that no path reaches, and that others reach
+    fn give_up_cables(&mut self) {
+        let unreached = self.unreached.iter().copied();
+        let reached = unreached.filter(|rank| self.views.leads_around(*rank)).collect::<Vec<_>>();
+        reached.into_iter().for_each(|rank| self.lose(rank));
+    }
+
     /// Opens streams to all neighbours to which there are none
     fn open_all(&mut self) {
         let gone = self.views.gone();
@@ -288,6 +323,7 @@ impl<D: Device> Survivor<D> {
         self.views.lose(rank);
         self.bundles.remove(&rank);
         self.sessions.remove(&rank);
+        self.unreached.remove(&rank);
     }
 
     /// Joins the group that was decided; `None` if it does not come together
@@ -335,6 +371,7 @@ impl<D: Device> Survivor<D> {
                 }
             };
             event.into_iter().for_each(|event| self.apply(event));
+            self.give_up_cables();
             if self.attempt > attempt || self.views.decision().as_ref() != Some(decision) {
                 return None;
             }
@@ -352,8 +389,8 @@ impl<D: Device> Survivor<D> {
 async fn open<D: Device>(rank: usize, session: Session<D>) -> Event<D> {
     // Waits for places, which the streams of the group before have until both ranks are here.
     let streams = join::streams(rank, &session, Waiting::ForEarlierGroup).await;
-    let Ok([statements, data, credit, end]) = streams else { return Event::Opened(rank, None) };
-    let link = Some(Streams { data, credit, end: Arc::new(end) });
+    let Ok([statements, data, credit, end, relay]) = streams else { return Event::Opened(rank, None) };
+    let link = Some(Streams { data, credit, end: Arc::new(end), relay });
     let statements = Arc::new(statements);
     Event::Opened(rank, Some(Bundle { statements, link, decided: 0, sent: None, is_sending: false }))
 }

@@ -11,10 +11,11 @@ use super::counts::Counts;
 use super::error::GroupError;
 use super::execution::{Buffers, Execution, Job};
 use super::kernels::Kernel;
-use super::link::Link;
+use super::link::{Link, Parts};
 use super::monitor::{Monitor, Waits};
 use super::options::GroupOptions;
 use super::plans::{Plans, Prepared};
+use super::relay::Relays;
 use super::wire::{End, FIRST};
 use crate::Cabling;
 
@@ -28,7 +29,8 @@ use crate::Cabling;
 /// Vectors have any length, the same one on all ranks. The elements of a result are combined in an order that depends on the plan and the
 /// length only: all ranks get the same bits, in each run, on each machine and in each build. For that, a NaN that comes out of a
 /// reduction has the bits of `NAN` of its type, whatever those of the inputs were, and 0 is more than -0. Elements that are only
-/// passed on keep their bits.
+/// passed on keep their bits. While cables are out, the plan is another one, and so may be the bits of sums of floating-point numbers, unless the
+/// options [keep the plan](GroupOptions::keep_plan).
 ///
 /// ```
 /// # rdma_sim::Sim::new().run(async |net| {
@@ -66,8 +68,19 @@ use crate::Cabling;
 /// An operation whose ranks do not agree, or of which one is lost, fails with a [`GroupError`] on every rank that can be reached. A rank that has
 /// done all of its part, and waits for no other, may learn of it in its next operation. The error names the ranks; of several that disagree,
 /// ranks may name different pairs, each in its own order. Operations before it are completed, also on ranks that are slower, unless a rank is lost or the group is
-/// revoked: these end the operation under way. A cable that is pulled and plugged in again is no error: the sessions go on, and the operation takes
-/// longer.
+/// revoked: these end the operation under way.
+///
+/// # Cables that are pulled
+///
+/// A cable that is out is no error. While other ranks reach the neighbour, what it does not have yet goes over them: the operation under way goes on,
+/// and so do those that follow. The ranks agree on the cables that work in an operation in which each of them learns something of each
+/// other one (all_reduce, reduce_scatter, all_gather, all_to_all, barrier, duplicate, split; with parts of equal lengths above 0), and plan for these cables
+/// before the next one; in the same way they take a cable in again that works. Without another way, the operation waits until a cable is back, and so do ranks
+/// that [`join`](Self::join) or [`grow`](Self::grow), for each cable that is out. A session that is over because its cables are out is not used again; its ranks go on
+/// as long as others reach both.
+///
+/// A rank relays until it drops its group, and while a cable is out until all ranks have. One that drops its group while the last of its messages are
+/// under way, just before a cable is pulled, leaves those on the cable: end with a [barrier](Self::barrier) where that counts.
 ///
 /// # Cancel safety
 ///
@@ -76,14 +89,21 @@ use crate::Cabling;
 pub struct Group<D: Device> {
     pub(super) rank: usize,
     pub(super) links: Vec<Link<D>>,
+    /// Dropped after the links, whose last messages may go over other ranks
+    pub(super) relays: Relays<D>,
     pub(super) options: GroupOptions,
+    /// All cables, whether or not they work
+    pub(super) cabling: Cabling,
+    /// For the cables that worked when the ranks came together to plan last
     pub(super) plans: Plans,
+    /// Whether the ranks plan anew before the next operation
+    pub(super) wants_plan: bool,
     /// Number of the next operation
     pub(super) sequence: u32,
     /// How much of the receive memory of its node blocks may hold while they wait for others, in bytes
     max_held: usize,
     /// The operation before
-    before: Option<Arc<Prepared>>,
+    pub(super) before: Option<Arc<Prepared>>,
     /// Why the group is over
     pub(super) end: Option<GroupError>,
     pub(super) founding: Founding,
@@ -114,28 +134,36 @@ impl Founding {
 const HELD_PART: usize = 4;
 
 impl<D: Device> Group<D> {
-    /// A group of links, each with the longest message that the node of this rank takes over it
+    /// A group of these links
     pub(super) fn new(
         rank: usize,
-        links: Vec<(Link<D>, usize)>,
+        mut links: Vec<Parts<D>>,
         plans: Plans,
         options: GroupOptions,
         founding: Founding,
     ) -> Self {
         // If each link has a node of its own, the least of all.
-        let max_message = links.iter().map(|(_, max_message)| *max_message).min().unwrap_or(usize::MAX);
-        let mut links: Vec<_> = links.into_iter().map(|(link, _)| link).collect();
+        let max_message = links.iter().map(|link| link.max_message).min().unwrap_or(usize::MAX);
         links.sort_by_key(|link| link.rank);
-        for link in &mut links {
-            link.cables = plans.cabling.between(rank, link.rank).count();
+        let relays = Relays::new(rank, &plans.cabling, options.block_bytes);
+        let link = |parts: Parts<D>| {
+            let cables = plans.cabling.between(rank, parts.rank).count();
+            Link::new(rank, parts, cables, relays.shared())
+        };
+        let links: Vec<_> = links.into_iter().map(link).collect();
+        if let Some(link) = links.first() {
+            relays.start(&**link.runtime());
         }
         let max_held = max_message / HELD_PART;
         let monitor = Monitor::new(rank);
         Self {
             rank,
             links,
+            relays,
             options,
+            cabling: plans.cabling.clone(),
             plans,
+            wants_plan: false,
             sequence: 0,
             max_held,
             before: None,
@@ -219,6 +247,20 @@ impl<D: Device> Group<D> {
         kernel: Option<Kernel>,
         buffers: Buffers<'_>,
     ) -> Result<(), GroupError> {
+        let sequence = self.sequence;
+        self.sequence = sequence.wrapping_add(1);
+        self.carry_out(sequence, call, counts, kernel, buffers).await
+    }
+
+    /// Carries out an operation with this number
+    pub(super) async fn carry_out(
+        &mut self,
+        sequence: u32,
+        call: Call,
+        counts: &Counts,
+        kernel: Option<Kernel>,
+        buffers: Buffers<'_>,
+    ) -> Result<(), GroupError> {
         let prepared = if self.size() == 1 || call.to.is_some() && call.to == call.root {
             Arc::new(Prepared::alone(&call, self.options))
         } else {
@@ -228,16 +270,33 @@ impl<D: Device> Group<D> {
             before.note_follower(&prepared);
         }
         let following = prepared.following();
-        let (rank, ranks, sequence, max_held) = (self.rank, self.size(), self.sequence, self.max_held);
-        self.sequence = sequence.wrapping_add(1);
+        let (rank, ranks, max_held) = (self.rank, self.size(), self.max_held);
+        let is_agreeing = call.is_agreeing(counts) && !self.options.keeps_plan;
         self.monitor.update(|waits| (waits.sequence, waits.call) = (sequence, Some(call)));
         let running = Running { sequence, group: self };
-        let Self { links, monitor, .. } = &mut *running.group;
+        let Self { links, relays, monitor, .. } = &mut *running.group;
         let (prepared, following) = (&*prepared, following.as_deref());
-        let job =
-            Job { rank, ranks, sequence, call, prepared, following, kernel, max_held, monitor, buffers };
+        let job = Job {
+            rank,
+            ranks,
+            sequence,
+            call,
+            prepared,
+            following,
+            kernel,
+            is_agreeing,
+            max_held,
+            monitor,
+            buffers,
+        };
         let mut execution = Execution::new(job, links);
-        let result = poll_fn(|cx| execution.poll(cx)).await;
+        let result = poll_fn(|cx| {
+            relays.register(cx);
+            execution.poll(cx)
+        })
+        .await;
+        let wants_plan = execution.has_agreed();
+        running.group.wants_plan |= wants_plan;
         running.finish(result)
     }
 
@@ -245,6 +304,7 @@ impl<D: Device> Group<D> {
     pub(super) fn end_with(&mut self, error: GroupError, sequence: u32) {
         let end = End { error, sequence };
         self.links.iter_mut().for_each(|link| link.end(&end));
+        self.relays.is_over = true;
         self.end = Some(end.error);
     }
 }

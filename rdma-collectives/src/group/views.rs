@@ -84,6 +84,20 @@ impl Views {
         }
     }
 
+    /// Whether others that this rank reaches reach a neighbour
+    pub(super) fn leads_around(&self, neighbour: usize) -> bool {
+        let neighbours = |rank: usize| self.views.get(&rank).map_or(0, |view| view.neighbours);
+        let (own, to) = (1 << self.own, 1 << neighbour);
+        let mut reached = neighbours(self.own) & !to;
+        loop {
+            let further = members(reached & !to).fold(reached, |all, rank| all | neighbours(rank)) & !own;
+            if further == reached {
+                return reached & to != 0;
+            }
+            reached = further;
+        }
+    }
+
     /// Notes that a neighbour has left
     pub(super) fn leave(&mut self, neighbour: usize) {
         if let Some(view) = self.views.get_mut(&self.own) {

@@ -17,35 +17,41 @@ pub(crate) struct Header {
     pub(crate) call: Call,
     /// `None` if the message only says that the rank has begun the operation
     pub(crate) block: Option<(Channel, u32)>,
+    /// Whether ranks want to plan anew, as far as the sender knows
+    pub(crate) wants_plan: bool,
 }
 
 impl Header {
     /// Its length in bytes, a multiple of the size of every element
     pub(crate) const LEN: usize = 32;
+    /// Where the number of the message is, which is written when it is sent
+    pub(crate) const NUMBER: usize = 28;
 
     pub(crate) fn encode(&self) -> [u8; Self::LEN] {
         let (flags, tree, block) = match self.block {
             None => (0, 0, 0),
-            Some((Channel { tree, is_up }, block)) => (1 | u16::from(is_up) << 1, tree, block),
+            Some((Channel { tree, is_up }, block)) => (1 | u8::from(is_up) << 1, tree, block),
         };
         let mut bytes = [0; Self::LEN];
         bytes[..20].copy_from_slice(&self.call.encode());
+        // A call leaves these free.
+        bytes[13] = flags | u8::from(self.wants_plan) << 2;
+        bytes[14..16].copy_from_slice(&tree.to_le_bytes());
         bytes[20..24].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[24..28].copy_from_slice(&block.to_le_bytes());
-        bytes[28..30].copy_from_slice(&tree.to_le_bytes());
-        bytes[30..].copy_from_slice(&flags.to_le_bytes());
         bytes
     }
 
     pub(crate) fn decode(message: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::LEN] = message.first_chunk()?;
-        let [at_20, at_24, at_28] = [20, 24, 28].map(|at| u32_at(bytes, at));
-        let (tree, flags) = (at_28 as u16, at_28 >> 16);
-        let channel = Channel { tree, is_up: flags & 2 != 0 };
+        let [sequence, block] = [20, 24].map(|at| u32_at(bytes, at));
+        let flags = bytes[13];
+        let channel = Channel { tree: u16::from_le_bytes([bytes[14], bytes[15]]), is_up: flags & 2 != 0 };
         Some(Self {
-            sequence: at_20,
+            sequence,
             call: Call::decode(bytes.first_chunk()?)?,
-            block: (flags & 1 != 0).then_some((channel, at_24)),
+            block: (flags & 1 != 0).then_some((channel, block)),
+            wants_plan: flags & 4 != 0,
         })
     }
 }
@@ -64,17 +70,22 @@ pub(crate) struct Credit {
 
 impl Credit {
     pub(crate) const LEN: usize = 12;
+    /// Where the number of the message is, which is written when it is sent
+    pub(crate) const NUMBER: usize = 8;
+    /// No window has so many blocks.
+    const MAX_BLOCKS: u32 = 1 << 15;
 
     pub(crate) fn encode(&self) -> [u8; Self::LEN] {
         let Self { sequence, channel: Channel { tree, is_up }, blocks } = self;
-        encode_words([*sequence, u32::from(*tree) << 1 | u32::from(*is_up), *blocks])
+        debug_assert!(*blocks < Self::MAX_BLOCKS, "a window is shorter");
+        encode_words([*sequence, *blocks << 17 | u32::from(*tree) << 1 | u32::from(*is_up), 0])
     }
 
     pub(crate) fn decode(message: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::LEN] = message.try_into().ok()?;
-        let [sequence, channel, blocks] = [0, 4, 8].map(|at| u32_at(bytes, at));
-        let channel = Channel { tree: u16::try_from(channel >> 1).ok()?, is_up: channel & 1 != 0 };
-        Some(Self { sequence, channel, blocks })
+        let [sequence, word] = [0, 4].map(|at| u32_at(bytes, at));
+        let channel = Channel { tree: (word >> 1) as u16, is_up: word & 1 != 0 };
+        Some(Self { sequence, channel, blocks: word >> 17 })
     }
 }
 
@@ -83,6 +94,18 @@ pub(crate) const FIRST: u32 = u32::MAX;
 
 /// The message of a rank that leaves, on the stream of ends
 pub(crate) const LEAVING: [u8; 1] = [0];
+
+/// The same over other ranks: with the number of the next message of operations, which there will not be
+pub(crate) fn leaving_after(next: u32) -> [u8; 5] {
+    let [a, b, c, d] = next.to_le_bytes();
+    [0, a, b, c, d]
+}
+
+/// The number in a message of [`leaving_after`]
+pub(crate) fn left_after(message: &[u8]) -> Option<u32> {
+    let [0, number @ ..]: [u8; 5] = message.try_into().ok()? else { return None };
+    Some(u32::from_le_bytes(number))
+}
 
 /// Why the group is over
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -176,16 +199,23 @@ pub(crate) struct Greeting {
     /// The longest message that the node of the neighbour takes, in bytes, which the neighbour cannot ask for itself
     pub(crate) max_message: u64,
     /// Has to be the same on both sides; in the order of [`NAMES`](Self::NAMES)
-    pub(crate) values: [u64; 6],
+    pub(crate) values: [u64; 7],
 }
 
 const GREETING: u64 = u64::from_le_bytes(*b"rdma-grp");
 
 impl Greeting {
     /// The length of an encoded greeting in bytes
-    pub(crate) const LEN: usize = 72;
-    pub(crate) const NAMES: [&'static str; 6] =
-        ["version of the protocol", "number of ranks", CABLING, PLAN, "block_bytes", "receive_bytes"];
+    pub(crate) const LEN: usize = 80;
+    pub(crate) const NAMES: [&'static str; 7] = [
+        "version of the protocol",
+        "number of ranks",
+        CABLING,
+        PLAN,
+        "block_bytes",
+        "receive_bytes",
+        "keep_plan",
+    ];
 
     pub(crate) fn encode(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
@@ -198,7 +228,7 @@ impl Greeting {
 
     pub(crate) fn decode(message: &[u8]) -> Option<Self> {
         let (words, rest) = message.as_chunks::<8>();
-        let words: [u64; 9] =
+        let words: [u64; 10] =
             words.iter().map(|word| u64::from_le_bytes(*word)).collect::<Vec<_>>().try_into().ok()?;
         let [magic, rank, max_message, values @ ..] = words;
         (rest.is_empty() && magic == GREETING).then_some(Self { rank, max_message, values })
@@ -234,10 +264,11 @@ mod tests {
             has_block in any::<bool>(),
         ) {
             let (channel, call) = (Channel { tree, is_up }, call(count, root));
-            let header = Header { sequence, call, block: has_block.then_some((channel, number)) };
+            let wants_plan = number % 2 == 0;
+            let header = Header { sequence, call, block: has_block.then_some((channel, number)), wants_plan };
             prop_assert_eq!(Header::decode(&header.encode()), Some(header));
             let [rank, _] = ranks;
-            let credit = Credit { sequence, channel, blocks };
+            let credit = Credit { sequence, channel, blocks: blocks % Credit::MAX_BLOCKS };
             prop_assert_eq!(Credit::decode(&credit.encode()), Some(credit));
             for error in [
                 GroupError::Cancelled { rank, sequence },
@@ -250,7 +281,7 @@ mod tests {
                 let end = End { error, sequence: own };
                 prop_assert_eq!(End::decode(&end.encode()), Some(end));
             }
-            let greeting = Greeting { rank: count, max_message: 7, values: [1, 2, 3, 4, 5, u64::from(number)] };
+            let greeting = Greeting { rank: count, max_message: 7, values: [1, 2, 3, 4, 5, 6, u64::from(number)] };
             prop_assert_eq!(Greeting::decode(&greeting.encode()), Some(greeting));
         }
 

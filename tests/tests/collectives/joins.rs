@@ -150,14 +150,14 @@ fn a_rank_without_send_memory_fails_and_its_neighbours_do_not_wait() {
 /// Regression: joining waited for streams that the peer does not take, and its neighbours waited for it.
 #[test]
 fn a_rank_without_streams_fails_and_its_neighbours_do_not_wait() {
-    let options = NodeOptions::new().max_streams(3);
+    let options = NodeOptions::new().max_streams(4);
     let streams = |opener: usize| {
         ends_on_line(&options, [GroupOptions::new(); 3], async |cluster: &mut Cluster| {
             let session = &cluster.sessions[opener].last().unwrap().1;
             session.open_stream(Priority::Normal).await.unwrap()
         })
     };
-    let own = |rank| Some(Ended::Joining(JoinError::Streams { rank, needed: 3 }));
+    let own = |rank| Some(Ended::Joining(JoinError::Streams { rank, needed: 4 }));
     let failed = |rank| Some(Ended::Joining(JoinError::Failed { rank }));
     assert_eq!(streams(0), [own(1), failed(0), failed(0)]);
     assert_eq!(streams(1), [failed(1), own(2), failed(1)]);

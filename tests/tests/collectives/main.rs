@@ -3,13 +3,16 @@
 mod beside;
 mod cluster;
 mod deaths;
+mod each_frame;
 mod failures;
 mod figures;
 mod following;
 mod growing;
 mod joins;
+mod leaving;
 mod limits;
 mod oracle;
+mod outages;
 mod shrinking;
 mod varying;
 

@@ -17,6 +17,8 @@ const DATA: usize = 0;
 const CREDIT: usize = 1;
 /// Where the sequence number of an operation stands in its messages
 const SEQUENCE: usize = 20;
+/// Where its number stands in a message of an operation
+const NUMBER: std::ops::Range<usize> = 28..32;
 
 /// A message on its way
 struct Passing {
@@ -33,8 +35,8 @@ type Change<'a> = &'a dyn Fn(Passing) -> Vec<Vec<u8>>;
 
 async fn relay(left: Session<SimDevice>, right: Session<SimDevice>, change: Change<'_>) {
     let mut streams = Vec::new();
-    for stream in 0..3 {
-        let opened = left.accept_stream().await.unwrap().expect("rank 0 opens three streams");
+    for stream in 0..4 {
+        let opened = left.accept_stream().await.unwrap().expect("rank 0 opens four streams");
         streams.push((stream, opened, right.open_stream(Priority::Normal).await.unwrap()));
     }
     let pass = async |from: usize, stream: usize, source: &Stream<SimDevice>, target: &Stream<SimDevice>| {
@@ -99,7 +101,7 @@ fn messages_that_do_not_belong_to_the_operation_are_errors() {
     let next_credit: Edit = |message| message[0] += 1;
     let other_channel: Edit = |message| message[4] ^= 2;
     let short: Edit = |message| message.truncate(message.len() / 2);
-    let more: Edit = |message| message[8] = 100;
+    let more: Edit = |message| message[7] = 100;
     for (from, stream, number, edit, name) in [
         (0, DATA, 2, next, "the first message has the number of the next operation"),
         (0, DATA, 4, next, "a later message has the number of the next operation"),
@@ -118,7 +120,7 @@ fn messages_that_do_not_belong_to_the_operation_are_errors() {
         assert_eq!(found, vec![GroupError::Protocol { rank: from, sequence: 0 }; 2], "{name}");
     }
 
-    // The last block of the first operation comes again as the first one of the second operation.
+    // The last block of the first operation comes again in the place of the first one of the second operation.
     let last = RefCell::new(Some(Vec::new()));
     let again = errors(&|Passing { from, stream, number, bytes }| {
         let is_block = (from, stream) == (0, DATA) && number > 1;
@@ -128,7 +130,13 @@ fn messages_that_do_not_belong_to_the_operation_are_errors() {
             Some(last) if is_block && !is_first => last.clone_from(&bytes),
             _ => (),
         }
-        last.take_if(|_| is_first).into_iter().chain([bytes]).collect()
+        match last.take_if(|_| is_first) {
+            Some(mut again) => {
+                again[NUMBER].copy_from_slice(&bytes[NUMBER]);
+                vec![again]
+            }
+            None => vec![bytes],
+        }
     });
     assert_eq!(again, vec![GroupError::Protocol { rank: 0, sequence: 1 }; 2]);
 }

@@ -63,7 +63,7 @@ impl BootstrapStream for Cut {
 }
 
 /// Runs `program` with the groups of these hosts
-fn on<T>(
+pub(crate) fn on<T>(
     shape: Shape,
     program: impl AsyncFnOnce(Net, Vec<Group<SimDevice>>, &dyn Fn(&dyn Fn(usize, usize) -> bool)) -> T,
 ) -> T {
@@ -356,12 +356,14 @@ fn a_rank_that_leaves_is_left_out() {
 /// Catches two ranks that take each other for lost although others reach both: they go on, without the cable.
 #[test]
 fn a_lost_session_is_no_lost_rank_if_others_lead_to_it() {
-    on(MESH_4, async |_net, mut groups, cut| {
+    on(MESH_4, async |net, mut groups, cut| {
         on_all(&mut groups, async |rank, group| sum(group, rank, 10).await.unwrap()).await;
         cut(&|one, other| [one, other] == [0, 1]);
         let ranks = groups.into_iter().enumerate().map(async |(rank, mut group)| {
-            let error = work(&mut group, rank, 100_000).await;
-            assert!(matches!(error, GroupError::Lost { rank: 0 | 1, .. }), "{error}");
+            for _ in 0..60 {
+                sum(&mut group, rank, 10_000).await.unwrap();
+                net.sleep(Duration::from_millis(1)).await;
+            }
             let mut group = group.shrink().await.unwrap();
             assert_eq!(group.hosts(), hosts(0..4));
             sum(&mut group, rank, 100_000).await.unwrap();

@@ -1,10 +1,12 @@
 //! Carries a schedule out over the links of a rank
 
+mod payload;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use rdma_async::{Device, Lease, Runtime, Work};
+use rdma_async::{Device, Runtime};
 
 use super::block::Block;
 use super::call::Call;
@@ -40,6 +42,8 @@ pub(crate) struct Job<'a> {
     /// The operation that is likely to follow
     pub(crate) following: Option<&'a Prepared>,
     pub(crate) kernel: Option<Kernel>,
+    /// Whether each rank learns something of each other one in it, so that all can agree on more
+    pub(crate) is_agreeing: bool,
     /// How much of the receive memory of its node blocks may hold while they wait for others, in bytes
     pub(crate) max_held: usize,
     pub(crate) monitor: &'a Monitor,
@@ -64,6 +68,10 @@ pub(crate) struct Execution<'a, D: Device> {
     copied: usize,
     /// How many bytes this poll has copied or combined
     work: usize,
+    /// Whether ranks want to plan anew, as far as this one has learned
+    wants_plan: bool,
+    /// Whether this rank does, once it has told others
+    own_wish: Option<bool>,
     /// The blocks of the longest channel to a neighbour
     longest: i64,
     /// Of a neighbour's node, if there is one
@@ -95,7 +103,7 @@ impl<'a, D: Device> Execution<'a, D> {
     pub(crate) fn new(job: Job<'a>, links: &'a mut [Link<D>]) -> Self {
         let index: BTreeMap<_, _> = links.iter().map(|link| link.rank).zip(0..).collect();
         let neighbours = |prepared: &Prepared| -> Vec<_> {
-            links.iter().map(|link| Neighbour::new(link.rank, prepared)).collect()
+            links.iter().map(|link| Neighbour::new(link.rank, link.cables > 0, prepared)).collect()
         };
         let following = job.following.map(neighbours);
         let neighbours = neighbours(job.prepared);
@@ -132,6 +140,8 @@ impl<'a, D: Device> Execution<'a, D> {
             kept,
             copied: 0,
             work: 0,
+            wants_plan: false,
+            own_wish: None,
             longest,
             runtime,
         }
@@ -225,20 +235,6 @@ impl<'a, D: Device> Execution<'a, D> {
         })
     }
 
-    /// Copies a piece of the rank's own part to the output
-    fn copy(&mut self) -> bool {
-        let copy = &self.job.prepared.schedule.copy;
-        let len = (copy.len - self.copied).min(MAX_WORK);
-        if let Buffers { input: Some(input), output } = &mut self.job.buffers {
-            let from = &input[copy.input + self.copied..][..len];
-            output[copy.output + self.copied..][..len].copy_from_slice(from);
-            self.work += len;
-            spend(self.runtime.as_ref(), Work::Copy { bytes: len });
-        }
-        self.copied += len;
-        len > 0
-    }
-
     fn receive(&mut self, link: usize, cx: &mut Context<'_>) -> Result<bool, GroupError> {
         let mut has_progress = self.links[link].poll_sent(cx)?;
         let following = self.following.as_ref().map(|following| &following[link]);
@@ -251,8 +247,9 @@ impl<'a, D: Device> Execution<'a, D> {
         }
         while !self.has_worked()
             && self.neighbours[link].is_awaited()
-            && let Poll::Ready(block) = self.links[link].poll_message(cx)
+            && let Poll::Ready(block) = self.links[link].poll_message(self.job.sequence, cx)
         {
+            let block = block?;
             self.work += block.message().len() - block.held();
             self.arrived(link, block)?;
             has_progress = true;
@@ -271,6 +268,7 @@ impl<'a, D: Device> Execution<'a, D> {
             return Err(GroupError::Mismatch { sequence, ranks, calls });
         }
         self.neighbours[link].has_begun = true;
+        self.wants_plan |= header.wants_plan && self.job.is_agreeing;
         let Some((channel, number)) = header.block else { return Ok(()) };
         let Some(&index) = self.channels.get(&(link, channel)) else { return Err(protocol) };
         // Blocks beyond the credit would take memory without a bound.
@@ -304,40 +302,6 @@ impl<'a, D: Device> Execution<'a, D> {
         }
     }
 
-    /// Combines and keeps what has arrived for a sink
-    fn keep(&mut self, number: usize) -> bool {
-        let schedule = &self.job.prepared.schedule;
-        let sink = &schedule.sinks[number];
-        let before = self.kept[number];
-        let total = self.job.prepared.blocks.count(sink.len);
-        while self.kept[number] < total && !self.has_worked() && self.have_all(&sink.ins) {
-            let [start, len] = self.job.prepared.blocks.range(self.kept[number], sink.len);
-            self.work += len * sink.ins.len();
-            let Buffers { input, output } = &mut self.job.buffers;
-            let output = &mut output[sink.output + start..][..len];
-            if let (Some(own), Some(input)) = (sink.own, input) {
-                output.copy_from_slice(&input[own + start..][..len]);
-                spend(self.runtime.as_ref(), Work::Copy { bytes: len });
-            }
-            let mut is_first = sink.own.is_none();
-            for &index in &sink.ins {
-                let Some(block) = self.ins[index].take() else { continue };
-                spend(self.runtime.as_ref(), work(is_first, len));
-                match (self.job.kernel, is_first) {
-                    (_, true) => output.copy_from_slice(block.payload(len)),
-                    (Some(kernel), false) => (kernel.combine)(output, block.payload(len)),
-                    (None, false) => (),
-                }
-                is_first = false;
-            }
-            if let (Some(divide), Some(_)) = (self.job.kernel.and_then(|kernel| kernel.divide), sink.own) {
-                divide(output, self.job.ranks);
-            }
-            self.kept[number] += 1;
-        }
-        self.kept[number] > before
-    }
-
     fn have_all(&self, ins: &[usize]) -> bool {
         ins.iter().all(|&index| !self.ins[index].blocks.is_empty())
     }
@@ -356,16 +320,16 @@ impl<'a, D: Device> Execution<'a, D> {
             // block goes first.
             next = next.filter(|_| neighbour.is_told || neighbour.goes_at_once);
             self.neighbours[link].is_told = true;
-            let Some(mut lease) = self.links[link].take_spare() else { break };
-            lease.clear();
+            let Some(mut message) = self.links[link].take_spare() else { break };
             match next {
-                Some(out) => self.write(out, &mut lease),
+                Some(out) => self.write(out, &mut message),
                 None => {
                     let Job { sequence, call, .. } = self.job;
-                    lease.extend_from_slice(&Header { sequence, call, block: None }.encode());
+                    let header = Header { sequence, call, block: None, wants_plan: false };
+                    message.extend_from_slice(&header.encode());
                 }
             }
-            self.links[link].send(lease, cx)?;
+            self.links[link].send(message, cx)?;
             has_progress = true;
         }
         Ok(has_progress)
@@ -393,49 +357,19 @@ impl<'a, D: Device> Execution<'a, D> {
         sent < total.min(granted) && is_there
     }
 
-    /// Writes the next block of a channel into a lease
-    fn write(&mut self, number: usize, lease: &mut Lease) {
-        let schedule = &self.job.prepared.schedule;
-        let out = &schedule.outs[number];
-        let block = self.outs[number].sent;
-        let Job { sequence, call, .. } = self.job;
-        lease.extend_from_slice(&Header { sequence, call, block: Some((out.channel, block)) }.encode());
-        let [start, len] = self.job.prepared.blocks.range(block, out.len);
-        self.work += len;
-        if !matches!(out.feed, Feed::Combined { own: None, .. }) {
-            spend(self.runtime.as_ref(), Work::Copy { bytes: len });
-        }
-        match &out.feed {
-            Feed::Input(from) => lease.extend_from_slice(&self.job.buffers.input()[from + start..][..len]),
-            Feed::Sink(sink) => {
-                let from = schedule.sinks[*sink].output + start;
-                lease.extend_from_slice(&self.job.buffers.output[from..][..len]);
-            }
-            Feed::Combined { own, ins } => {
-                if let Some(own) = own {
-                    lease.extend_from_slice(&self.job.buffers.input()[own + start..][..len]);
-                }
-                let mut is_first = own.is_none();
-                for &index in ins {
-                    let Some(block) = self.ins[index].take() else { continue };
-                    self.work += len;
-                    spend(self.runtime.as_ref(), work(is_first, len));
-                    match (self.job.kernel, is_first) {
-                        (_, true) => lease.extend_from_slice(block.payload(len)),
-                        (Some(kernel), false) => {
-                            (kernel.combine)(&mut lease[Header::LEN..], block.payload(len))
-                        }
-                        (None, false) => (),
-                    }
-                    is_first = false;
-                }
-            }
-        }
-        if let Some(len) = self.job.prepared.blocks.message(out.len) {
-            // What a message has behind its block is not read.
-            lease.resize(len, 0);
-        }
-        self.outs[number].sent += 1;
+    /// Whether ranks want to plan anew, with what this one wants
+    ///
+    /// The last block of each channel says so. What reaches a rank in it depends on the last blocks of all ranks, so that all of them know the same
+    /// at the end; what a rank wants is settled when it sends the first of them.
+    fn wants_plan(&mut self) -> bool {
+        let has_news = |link: &Link<D>| link.working_cables() != link.reported_cables;
+        let own = || self.job.is_agreeing && self.links.iter().any(has_news);
+        *self.own_wish.get_or_insert_with(own) || self.wants_plan
+    }
+
+    /// Whether the ranks have agreed to plan anew, after the end
+    pub(crate) fn has_agreed(&self) -> bool {
+        self.own_wish == Some(true) || self.wants_plan
     }
 
     /// Tells neighbours how many more blocks they may send
@@ -458,35 +392,6 @@ impl<'a, D: Device> Execution<'a, D> {
         }
         Ok(has_progress)
     }
-
-    /// Copies blocks that hold more of the receive memory of the node than they may while they wait for others
-    ///
-    /// A session that holds too much of it receives nothing more, and the next block may be the one for which the others wait.
-    fn release(&mut self) {
-        let mut held = 0;
-        for block in self.ins.iter_mut().flat_map(|input| &mut input.blocks) {
-            let len = block.held();
-            if held + len <= self.job.max_held {
-                held += len;
-            } else if self.work < MAX_WORK {
-                self.work += len;
-                spend(self.runtime.as_ref(), Work::Copy { bytes: len });
-                block.release();
-            }
-        }
-    }
-}
-
-/// Lets the time of the processor pass, in a simulation that models it
-fn spend(runtime: Option<&Arc<dyn Runtime>>, work: Work) {
-    if let Some(runtime) = runtime {
-        runtime.spend(work);
-    }
-}
-
-/// What is done with a block of `len` bytes: the first of several is copied, the others are combined with it
-fn work(is_first: bool, len: usize) -> Work {
-    if is_first { Work::Copy { bytes: len } } else { Work::Reduce { bytes: len } }
 }
 
 impl InState {

@@ -1,0 +1,137 @@
+//! Packets of messages that go over other ranks
+
+use super::numbered::{Part, Purpose};
+use super::routes::Reach;
+
+/// A message between ranks that relay
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Packet<'a> {
+    /// What a rank says of itself; goes to all
+    Reach { rank: usize, reach: Reach },
+    /// A piece of a message
+    Part { way: Endpoints, purpose: Purpose, part: Part<'a> },
+    /// The sender has all messages before number `next`
+    Confirmation { way: Endpoints, purpose: Purpose, next: u32 },
+}
+
+/// Between which ranks something goes
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Endpoints {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+}
+
+impl Packet<'_> {
+    /// The length of what precedes the bytes of a part
+    pub(crate) const HEADER: usize = 20;
+    /// Where the number of ranks is that have passed it on
+    const HOPS: usize = 16;
+
+    pub(crate) fn encode(&self) -> Box<[u8]> {
+        let mut bytes = vec![0; Self::HEADER];
+        let (kind, [from, to], purpose, words, rest) = match *self {
+            Packet::Reach { rank, reach: Reach { version, neighbours, has_left } } => {
+                let [low, high] = [neighbours as u32, (neighbours >> 32) as u32];
+                (0, [rank, usize::from(has_left)], 0, [version, low, high], &[][..])
+            }
+            Packet::Part { way, purpose, part: Part { number, offset, total, bytes } } => {
+                (1, [way.from, way.to], purpose as u8, [number, offset as u32, total as u32], bytes)
+            }
+            Packet::Confirmation { way, purpose, next } => {
+                (2, [way.from, way.to], purpose as u8, [next, 0, 0], &[][..])
+            }
+        };
+        bytes[..4].copy_from_slice(&[kind, from as u8, to as u8, purpose]);
+        for (bytes, word) in bytes[4..].chunks_exact_mut(4).zip(words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes.extend_from_slice(rest);
+        bytes.into()
+    }
+
+    pub(crate) fn decode(message: &[u8]) -> Option<Packet<'_>> {
+        let (header, bytes) = message.split_first_chunk::<{ Packet::HEADER }>()?;
+        let word = |at: usize| header[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        let (way, words) = (
+            Endpoints { from: usize::from(header[1]), to: usize::from(header[2]) },
+            [word(4), word(8), word(12)],
+        );
+        let purpose = Purpose::ALL.get(usize::from(header[3])).copied()?;
+        Some(match (header[0], words) {
+            (0, [version, low, high]) => {
+                let neighbours = u64::from(high) << 32 | u64::from(low);
+                let reach = Reach { version, neighbours, has_left: way.to != 0 };
+                Packet::Reach { rank: way.from, reach }
+            }
+            (1, [number, offset, total]) => {
+                let part = Part { number, offset: offset as usize, total: total as usize, bytes };
+                Packet::Part { way, purpose, part }
+            }
+            (2, [next, ..]) => Packet::Confirmation { way, purpose, next },
+            _ => return None,
+        })
+    }
+
+    /// Whether it is about ranks of a group of so many
+    pub(crate) fn is_among(&self, ranks: usize) -> bool {
+        match *self {
+            Packet::Reach { rank, .. } => rank < ranks,
+            Packet::Part { way, .. } | Packet::Confirmation { way, .. } => way.from < ranks && way.to < ranks,
+        }
+    }
+
+    /// Whether an encoded packet is the same as another one, but for the ranks that have passed it on
+    pub(crate) fn is_repeated(one: &[u8], other: &[u8]) -> bool {
+        one[..Self::HOPS] == other[..Self::HOPS] && one.len() == other.len()
+    }
+
+    /// Whether an encoded packet is an earlier statement of a rank than another one
+    pub(crate) fn is_outdated(one: &[u8], other: &[u8]) -> bool {
+        one[0] == 0 && one[..2] == other[..2]
+    }
+
+    /// How many ranks have passed a packet on
+    pub(crate) fn count_hop(message: &mut [u8]) -> u8 {
+        let Some(hops) = message.get_mut(Self::HOPS) else { return u8::MAX };
+        *hops = hops.saturating_add(1);
+        *hops
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Catches two fields that share bytes, and a packet that another rank changes as it passes it on.
+        #[test]
+        fn packets_survive_the_way(
+            ranks in [0..64_usize, 0..64_usize], [number, offset, total] in any::<[u32; 3]>(), neighbours in any::<u64>(),
+            has_left in any::<bool>(), bytes in prop::collection::vec(any::<u8>(), 0..40), purpose in 0..3_usize,
+        ) {
+            let (way, purpose) = (Endpoints { from: ranks[0], to: ranks[1] }, Purpose::ALL[purpose]);
+            let part = Part { number, offset: offset as usize, total: total as usize, bytes: &bytes };
+            for packet in [
+                Packet::Reach { rank: ranks[0], reach: Reach { version: number, neighbours, has_left } },
+                Packet::Part { way, purpose, part },
+                Packet::Confirmation { way, purpose, next: number },
+            ] {
+                let mut message = packet.encode();
+                prop_assert_eq!(Packet::decode(&message), Some(packet));
+                let first = message.clone();
+                prop_assert_eq!([Packet::count_hop(&mut message), Packet::count_hop(&mut message)], [1, 2]);
+                prop_assert!(Packet::is_repeated(&first, &message));
+                prop_assert_eq!(Packet::decode(&message), Some(packet));
+            }
+        }
+
+        /// Catches a panic on the bytes of a foreign program.
+        #[test]
+        fn other_bytes_are_refused_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            let _ = Packet::decode(&bytes);
+            let _ = Packet::count_hop(&mut bytes.clone());
+        }
+    }
+}

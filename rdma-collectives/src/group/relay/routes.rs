@@ -1,0 +1,177 @@
+//! Which neighbours each rank reaches, and the way to a rank over the others
+
+use std::collections::VecDeque;
+
+use super::super::views::{Ranks, members, set};
+use crate::Cabling;
+
+/// A statement of a rank on itself; a later version replaces an earlier one
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Reach {
+    pub(crate) version: u32,
+    /// The neighbours to which a path carries data
+    pub(crate) neighbours: Ranks,
+    /// Whether the rank has left the group, and goes on only for the others
+    pub(crate) has_left: bool,
+}
+
+/// What a rank knows of the cables of a group
+#[derive(Clone, Debug)]
+pub(crate) struct Routes {
+    own: usize,
+    /// By rank
+    cabled: Vec<Ranks>,
+    reaches: Vec<Reach>,
+    /// Neighbours whose group is over, or that have left it
+    closed: Ranks,
+}
+
+impl Routes {
+    /// Of rank `own`, while all cables work
+    pub(crate) fn new(own: usize, cabling: &Cabling) -> Self {
+        let ranks = 0..cabling.hosts().len();
+        let neighbours =
+            |rank: usize| set(ranks.clone().filter(|other| cabling.between(rank, *other).next().is_some()));
+        let cabled: Vec<_> = ranks.clone().map(neighbours).collect();
+        let reach = |neighbours: &Ranks| Reach { version: 0, neighbours: *neighbours, has_left: false };
+        Self { own, reaches: cabled.iter().map(reach).collect(), cabled, closed: 0 }
+    }
+
+    /// How many ranks there are
+    pub(crate) fn ranks(&self) -> usize {
+        self.cabled.len()
+    }
+
+    /// What this rank says of itself
+    pub(crate) fn reach(&self) -> Reach {
+        self.reaches[self.own]
+    }
+
+    /// Notes whether a path to a neighbour carries data; returns whether that is news
+    pub(crate) fn set_reached(&mut self, neighbour: usize, is_reached: bool) -> bool {
+        let reach = &mut self.reaches[self.own];
+        let neighbours = reach.neighbours & !(1 << neighbour) | Ranks::from(is_reached) << neighbour;
+        let is_news = neighbours != reach.neighbours;
+        reach.version += u32::from(is_news);
+        reach.neighbours = neighbours;
+        is_news
+    }
+
+    /// Notes that a neighbour relays no more because its group is over, or it has left
+    pub(crate) fn close(&mut self, neighbour: usize) {
+        self.closed |= 1 << neighbour;
+        self.set_reached(neighbour, false);
+    }
+
+    /// Notes that this rank has left the group
+    pub(crate) fn leave(&mut self) {
+        let reach = &mut self.reaches[self.own];
+        (reach.version, reach.has_left) = (reach.version + 1, true);
+    }
+
+    /// Notes what another rank says of itself; returns whether that is news
+    pub(crate) fn update(&mut self, rank: usize, reach: Reach) -> bool {
+        let Some(known) =
+            self.reaches.get_mut(rank).filter(|known| rank != self.own && known.version < reach.version)
+        else {
+            return false;
+        };
+        *known = Reach { neighbours: reach.neighbours & self.cabled[rank], ..reach };
+        true
+    }
+
+    /// Whether a cable is out, as far as this rank knows
+    pub(crate) fn has_outage(&self) -> bool {
+        let ranks = (0..self.ranks()).filter(|rank| self.closed >> rank & 1 == 0);
+        ranks.into_iter().any(|rank| (self.cabled[rank] & !self.reaches[rank].neighbours) & !self.closed != 0)
+    }
+
+    /// Whether all ranks that are reached have left the group
+    pub(crate) fn have_all_left(&self) -> bool {
+        let distances = self.distances(self.own);
+        let mut reached = (0..self.ranks()).filter(|rank| distances[*rank].is_some());
+        reached.all(|rank| self.reaches[rank].has_left || self.closed >> rank & 1 == 1)
+    }
+
+    /// The neighbours over which the shortest ways to rank `to` go
+    pub(crate) fn next_hops(&self, to: usize) -> Vec<usize> {
+        let distances = self.distances(to);
+        let neighbours = || members(self.mutual_neighbours(self.own));
+        let shortest = neighbours().filter_map(|neighbour| distances[neighbour]).min();
+        neighbours().filter(|neighbour| shortest.is_some() && distances[*neighbour] == shortest).collect()
+    }
+
+    /// The neighbours of a rank that both say so
+    fn mutual_neighbours(&self, rank: usize) -> Ranks {
+        let neighbours = members(self.reaches[rank].neighbours);
+        set(neighbours.filter(|other| self.reaches[*other].neighbours >> rank & 1 == 1))
+    }
+
+    /// How many cables lead to each rank, if any do
+    fn distances(&self, from: usize) -> Vec<Option<usize>> {
+        let mut distances = vec![None; self.cabled.len()];
+        distances[from] = Some(0);
+        let mut queue = VecDeque::from([(from, 0)]);
+        while let Some((rank, distance)) = queue.pop_front() {
+            for neighbour in members(self.mutual_neighbours(rank)) {
+                if distances[neighbour].is_none() {
+                    distances[neighbour] = Some(distance + 1);
+                    queue.push_back((neighbour, distance + 1));
+                }
+            }
+        }
+        distances
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn without(neighbours: Ranks, rank: usize, version: u32) -> Reach {
+        Reach { version, neighbours: neighbours & !(1 << rank), has_left: false }
+    }
+
+    /// Catches a way over a cable that is out, one that is longer than needed, and news that is older than what is known.
+    #[test]
+    fn the_way_goes_around_cables_that_are_out() {
+        let mut routes = Routes::new(0, &Cabling::ring(5, 1));
+        let hops = |routes: &Routes| [1, 2, 3].map(|to| routes.next_hops(to));
+        assert_eq!(hops(&routes), [[1], [1], [4]]);
+        assert!(!routes.has_outage());
+        assert!(routes.set_reached(1, false) && !routes.set_reached(1, false));
+        assert!(routes.has_outage());
+        assert_eq!(hops(&routes), [[4], [4], [4]]);
+        let of_3 = set([2, 4]);
+        assert!(routes.update(3, without(of_3, 2, 2)));
+        assert_eq!(hops(&routes), [vec![], vec![], vec![4]]);
+        assert!(!routes.update(3, without(of_3, 5, 1)) && routes.next_hops(2).is_empty());
+        assert!(routes.update(3, without(of_3, 5, 3)));
+        assert_eq!(routes.next_hops(1), [4]);
+        assert_eq!(Routes::new(0, &Cabling::ring(4, 1)).next_hops(2), [1, 3]);
+        // A neighbour that has left is no cable that is out.
+        let mut routes = Routes::new(0, &Cabling::ring(3, 1));
+        routes.close(2);
+        assert!(!routes.has_outage() && routes.next_hops(2) == [1]);
+        assert!(routes.set_reached(1, false) && routes.has_outage());
+        // What others say of this rank does not count.
+        let mut routes = Routes::new(0, &Cabling::ring(5, 1));
+        assert!(!routes.update(0, without(set([1, 4]), 4, 9)));
+    }
+
+    /// Catches a rank that waits for ranks which it does not reach, and one that does not wait for those it reaches.
+    #[test]
+    fn ranks_go_when_all_that_they_reach_have_left() {
+        let mut routes = Routes::new(0, &Cabling::line(3, 1));
+        let left = |neighbours: Ranks| Reach { version: 1, neighbours, has_left: true };
+        routes.leave();
+        assert!(!routes.have_all_left());
+        assert!(routes.update(1, left(set([0, 2]))) && !routes.have_all_left());
+        assert!(routes.update(2, left(set([1]))) && routes.have_all_left());
+        let mut alone = Routes::new(0, &Cabling::line(2, 1));
+        alone.leave();
+        assert!(!alone.have_all_left());
+        alone.set_reached(1, false);
+        assert!(alone.have_all_left());
+    }
+}
