@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rdma_async::future::{Recv, Send};
-use rdma_async::{Device, Lease, Runtime, SendError, Session, Stream};
+use rdma_async::{Device, Lease, Message, Runtime, SendError, Session, Stream};
 
 use super::block::Block;
 use super::buffer::Buffer;
@@ -59,6 +59,14 @@ pub(crate) struct Parts<D: Device> {
     pub(crate) max_message: usize,
 }
 
+/// A message of the neighbour
+enum Received {
+    /// Other ranks have brought it
+    Relayed(Box<[u8]>),
+    /// It came on its stream
+    Streamed(Message),
+}
+
 /// A neighbour, and what is under way to it
 pub(crate) struct Link<D: Device> {
     pub(crate) rank: usize,
@@ -76,11 +84,8 @@ pub(crate) struct Link<D: Device> {
     data: Stream<D>,
     credit: Stream<D>,
     end_stream: Arc<Stream<D>>,
-    recv: Recv<D>,
-    /// Whether the neighbour sends no more messages of operations
-    has_ended: bool,
-    /// `None` once the neighbour sends no more
-    recv_credit: Option<Recv<D>>,
+    /// Messages of operations, and credit for these, by purpose; `None` once the stream of the neighbour has ended
+    recvs: [Option<Recv<D>>; 2],
     recv_end: Recv<D>,
     /// Whether the neighbour says no more on its stream why the group is over
     has_end_ended: bool,
@@ -126,9 +131,7 @@ impl<D: Device> Link<D> {
             reported_cables: cables,
             relays,
             is_detoured: false,
-            recv: streams.data.recv(),
-            has_ended: false,
-            recv_credit: Some(streams.credit.recv()),
+            recvs: [&streams.data, &streams.credit].map(|stream| Some(stream.recv())),
             recv_end: streams.end.recv(),
             has_end_ended: false,
             end: None,
@@ -164,8 +167,7 @@ impl<D: Device> Link<D> {
         if self.runtime().now() < outage.since + SETTLED {
             return self.reported_cables;
         }
-        let least = usize::from(outage.is_reached);
-        self.all_cables.saturating_sub(outage.paths).max(least).min(self.all_cables * least)
+        if outage.is_reached { self.all_cables.saturating_sub(outage.paths).max(1) } else { 0 }
     }
 
     /// The stream of ends, on which the neighbour says that it has left
@@ -268,7 +270,7 @@ impl<D: Device> Link<D> {
             let mut relays = self.relays.lock();
             relays.peer(self.rank).is_some_and(|peer| peer.messages(Purpose::Data).is_read_until(next))
         };
-        self.has_ended || self.left_after.is_some_and(has_all)
+        self.recvs[Purpose::Data as usize].is_none() || self.left_after.is_some_and(has_all)
     }
 
     /// Whether the neighbour did not take a message
@@ -282,21 +284,34 @@ impl<D: Device> Link<D> {
         sequence: u32,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Block, GroupError>> {
-        if let Some(message) = self.pop(Purpose::Data) {
-            return Poll::Ready(Ok(Block::Heap(message)));
+        let received = ready!(self.poll_next(Purpose::Data, sequence, cx))?;
+        Poll::Ready(Ok(match received {
+            Received::Relayed(message) => Block::Heap(message),
+            Received::Streamed(message) => Block::new(message),
+        }))
+    }
+
+    /// The next message for a purpose, which other ranks have brought or the stream; pending for ever when the neighbour sends no more
+    fn poll_next(
+        &mut self,
+        purpose: Purpose,
+        sequence: u32,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Received, GroupError>> {
+        if let Some(message) = self.pop(purpose) {
+            return Poll::Ready(Ok(Received::Relayed(message)));
         }
-        while !self.has_ended {
-            match Pin::new(&mut self.recv).poll(cx) {
-                Poll::Ready(Ok(Some(message))) => match self.arrival(Purpose::Data, &message) {
-                    Arrival::Next => return Poll::Ready(Ok(Block::new(message))),
+        while let Some(recv) = &mut self.recvs[purpose as usize] {
+            match ready!(Pin::new(recv).poll(cx)) {
+                Ok(Some(message)) => match self.arrival(purpose, &message) {
+                    Arrival::Next => return Poll::Ready(Ok(Received::Streamed(message))),
                     Arrival::Repeated => (),
                     Arrival::Early => {
                         return Poll::Ready(Err(GroupError::Protocol { rank: self.rank, sequence }));
                     }
                 },
                 // The end of the stream of ends says why.
-                Poll::Ready(_) => self.has_ended = true,
-                Poll::Pending => break,
+                _ => self.recvs[purpose as usize] = None,
             }
         }
         Poll::Pending
@@ -314,22 +329,12 @@ impl<D: Device> Link<D> {
         sequence: u32,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Credit, GroupError>> {
-        let wrong = GroupError::Protocol { rank: self.rank, sequence };
-        if let Some(message) = self.pop(Purpose::Credit) {
-            return Poll::Ready(Credit::decode(&message).ok_or(wrong));
-        }
-        while let Some(recv) = &mut self.recv_credit {
-            match Pin::new(recv).poll(cx) {
-                Poll::Ready(Ok(Some(message))) => match self.arrival(Purpose::Credit, &message) {
-                    Arrival::Next => return Poll::Ready(Credit::decode(&message).ok_or(wrong)),
-                    Arrival::Repeated => (),
-                    Arrival::Early => return Poll::Ready(Err(wrong)),
-                },
-                Poll::Ready(_) => self.recv_credit = None,
-                Poll::Pending => break,
-            }
-        }
-        Poll::Pending
+        let received = ready!(self.poll_next(Purpose::Credit, sequence, cx))?;
+        let credit = Credit::decode(match &received {
+            Received::Relayed(message) => message,
+            Received::Streamed(message) => message,
+        });
+        Poll::Ready(credit.ok_or(GroupError::Protocol { rank: self.rank, sequence }))
     }
 
     /// Takes back the leases of what has been sent; returns whether there are any

@@ -8,6 +8,7 @@ use rdma_collectives::{Group, GroupError, Reduction};
 use rdma_sim::SimDevice;
 
 use crate::cluster::{Shape, cabling, connect, joined, name, sim};
+use crate::outages::{inject, port};
 
 /// Cablings of up to four ranks, and whether each two neighbours have another way to each other
 const SHAPES: [(Shape, bool); 4] = [
@@ -29,7 +30,7 @@ enum Event {
     /// The host goes on after a while
     Pause,
     Kill,
-    /// So, while another cable of the host is out
+    /// The host is killed while another cable of it is out
     KillInOutage,
 }
 
@@ -83,11 +84,11 @@ fn run(
         let device = device.name().to_owned();
         let sent = || net.cable_stats(&name(from), &device).map_or(0, |[sent, _]| sent.frames);
         let before = sent();
-        let (port, host) = (format!("{}:{device}", name(from)), name(from));
+        let host = name(from);
         if let Some((event, number)) = event {
             let what = match event {
-                Event::Unplug => format!("{port} unplug"),
-                Event::Replug => format!("{port} flap 300us"),
+                Event::Unplug => format!("{host}:{device} unplug"),
+                Event::Replug => format!("{host}:{device} flap 300us"),
                 Event::Pause => format!("{host} pause"),
                 Event::Kill | Event::KillInOutage => format!("{host} kill"),
             };
@@ -97,8 +98,7 @@ fn run(
                 .rev()
                 .find(|(one, other)| (*one == from || *other == from) && *one != to && *other != to);
             if let (Event::KillInOutage, Some(&(one, other))) = (event, other) {
-                let cut = net.host(&name(one)).open_to(&name(other)).expect("a cable joins them");
-                net.inject(format!("at 0us {}:{} unplug", name(one), cut.name()).parse().expect("a fault"));
+                inject(&net, Duration::ZERO, &port(&net, [one, other]), "unplug");
             }
             net.inject(format!("after {} frames {what}", before + number).parse().expect("a fault"));
         }
@@ -115,7 +115,7 @@ fn run(
         }
         net.sleep(Duration::from_millis(2)).await;
         if event.is_some_and(|(event, _)| event == Event::Pause) {
-            net.inject(format!("at {}ns {host} resume", net.now().as_nanos()).parse().expect("a fault"));
+            inject(&net, Duration::ZERO, &host, "resume");
         }
         net.sleep(PATIENCE).await;
         let results = results.lock().unwrap().clone();
@@ -160,8 +160,7 @@ fn each_frame(step: usize) -> [usize; 5] {
     runs
 }
 
-/// Catches a frame whose loss is not noticed because it is the last one of a message, of an operation, or of a plan, and a rank that waits for
-/// ever for one that died.
+/// Catches the loss of a last frame that is not noticed, and a rank that waits for ever for a dead one.
 #[test]
 fn a_fault_may_come_at_any_frame() {
     let runs = each_frame(7);

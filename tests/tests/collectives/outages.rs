@@ -23,7 +23,7 @@ pub(crate) fn port(net: &Net, [one, other]: [usize; 2]) -> String {
     format!("{}:{}", name(one), device.name())
 }
 
-/// Lets something happen to a port after a time
+/// Lets something happen to a port or a host after a time
 pub(crate) fn inject(net: &Net, after: Duration, port: &str, what: &str) {
     let at = (net.now() + after).as_nanos();
     net.inject(format!("at {at}ns {port} {what}").parse().expect("a fault"));

@@ -44,7 +44,7 @@ impl<D: Device> Shared<D> {
 }
 
 impl<D: Device> Relays<D> {
-    /// Of rank `own`, whose neighbours are still to be added, for messages of up to `longest` bytes
+    /// The relays of rank `own` for messages of up to `longest` bytes; the neighbours are added later
     pub(crate) fn new(own: usize, cabling: &Cabling, longest: usize) -> Self {
         let shared = Shared(Arc::new(Mutex::new(State::new(own, cabling, longest))));
         Self { shared, is_over: false }

@@ -93,7 +93,7 @@ impl<D: Device> Peer<D> {
         (up < most).then_some(outage)
     }
 
-    /// Whether messages go over other ranks: also with a path to the neighbour as long as one that did may be overtaken
+    /// Whether messages go over other ranks; also when a path is back, until the neighbour has confirmed those that did
     pub(crate) fn is_detoured(&self) -> bool {
         self.is_detoured
     }

@@ -22,7 +22,7 @@ pub(crate) struct Routes {
     /// By rank
     cabled: Vec<Ranks>,
     reaches: Vec<Reach>,
-    /// Neighbours whose group is over, or that have left it
+    /// The neighbours whose group is over, and those that have left their group
     closed: Ranks,
 }
 
@@ -82,8 +82,8 @@ impl Routes {
 
     /// Whether a cable is out, as far as this rank knows
     pub(crate) fn has_outage(&self) -> bool {
-        let ranks = (0..self.ranks()).filter(|rank| self.closed >> rank & 1 == 0);
-        ranks.into_iter().any(|rank| (self.cabled[rank] & !self.reaches[rank].neighbours) & !self.closed != 0)
+        let mut ranks = (0..self.ranks()).filter(|rank| self.closed >> rank & 1 == 0);
+        ranks.any(|rank| self.cabled[rank] & !self.reaches[rank].neighbours & !self.closed != 0)
     }
 
     /// Whether all ranks that are reached have left the group

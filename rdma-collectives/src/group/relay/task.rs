@@ -36,7 +36,7 @@ pub(crate) struct State<D: Device> {
     operation: Option<Waker>,
 }
 
-/// How a rank relays whose group was dropped
+/// The end of the relaying of a rank, which has dropped its group
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
     /// Whether it relays for others until they have left as well
@@ -319,7 +319,7 @@ impl<D: Device> State<D> {
     }
 }
 
-/// How long a packet is at most, in a group whose messages are at most so long
+/// The length of the longest packet of a group with messages of up to `longest` bytes
 pub(crate) fn packet_bytes(longest: usize) -> usize {
     longest.min(MAX_EAGER)
 }
