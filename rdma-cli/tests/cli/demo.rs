@@ -49,12 +49,16 @@ fn every_result_is_within_its_limit_and_equal_seeds_give_equal_runs() {
     assert!((0.5..1.0).contains(&number("/copy/efficiency")), "{}", report["copy"]);
     assert_eq!((number("/copy/files"), number("/copy/bytes")), (5.0, 24_421_345.0));
     assert!(number("/all_reduce/time_ns") >= number("/all_reduce/lower_bound_ns"));
-    for what in ["copy_unplugged", "all_reduce_unplugged"] {
-        let [time, undisturbed, outage] =
-            ["time_ns", "undisturbed_ns", "outage_ns"].map(|key| number(&format!("/{what}/{key}")));
-        assert!(time > undisturbed && outage == 2e6, "{what}: {}", report[what]);
-        assert!(report[what]["faults"].as_str().unwrap().contains("a:rdma_en2 unplug"));
-    }
+    let pulled = |what: &str| {
+        assert!(report[what]["faults"].as_str().unwrap().contains("a:rdma_en2 unplug"), "{}", report[what]);
+        ["time_ns", "undisturbed_ns"].map(|key| number(&format!("/{what}/{key}")))
+    };
+    let ([time, undisturbed], outage) = (pulled("copy_unplugged"), number("/copy_unplugged/outage_ns"));
+    assert!(time > undisturbed + outage && outage == 2e6, "{}", report["copy_unplugged"]);
+    // Other Macs carry what the cable would have carried, for as long as it is out.
+    let [time, undisturbed] = pulled("all_reduce_unplugged");
+    assert!(undisturbed < time && time < 2.0 * undisturbed, "{}", report["all_reduce_unplugged"]);
+    assert!(report["all_reduce_unplugged"]["outage_ns"].is_null());
     let ports = report["devices"].as_array().unwrap().iter().map(|mac| mac["devices"].as_array().unwrap());
     assert!(ports.flatten().all(|device| device["ports"][0]["state"] == "PORT_ACTIVE"));
 

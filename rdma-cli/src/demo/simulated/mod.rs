@@ -6,6 +6,7 @@ mod page;
 mod unplug;
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use rdma_sim::topology::Topology;
@@ -34,6 +35,8 @@ use crate::{progress, recorded};
 const MACS: usize = 4;
 /// Bytes of the vector of each Mac
 const VECTOR: u64 = 16 << 20;
+/// Time for which a cable is out during the copy
+const OUTAGE: Duration = Duration::from_millis(2);
 
 /// Findings of the demonstration
 #[derive(Serialize)]
@@ -158,15 +161,15 @@ fn collect(args: &Demo, machine: DeviceList, interrupt: &Interrupt, output: Outp
     ensure!(reduced.row.is_right(), "the result of the all_reduce is wrong");
     step("an unplugged cable")?;
     let took = undisturbed.end - undisturbed.start;
-    let copy_unplugged = unplug::during(undisturbed.start, took, |faults| {
+    let copy_unplugged = unplug::during(undisturbed.start, took, Some(OUTAGE), |faults| {
         let copied = copy(&files.copy(1), faults, true)?;
         Ok((copied.end - copied.start, copied.history))
     })?;
-    let took = std::time::Duration::from_nanos(reduced.row.time_ns);
-    let all_reduce_unplugged = unplug::during(reduced.start, took, |faults| {
+    let took = Duration::from_nanos(reduced.row.time_ns);
+    let all_reduce_unplugged = unplug::during(reduced.start, took, None, |faults| {
         let reduced = all_reduce(faults, true)?;
         ensure!(reduced.row.is_right(), "the result of the all_reduce is wrong");
-        Ok((std::time::Duration::from_nanos(reduced.row.time_ns), reduced.history))
+        Ok((Duration::from_nanos(reduced.row.time_ns), reduced.history))
     })?;
     steps.finish_and_clear();
     let (copy, all_reduce) = (undisturbed.result, reduced.row);

@@ -35,7 +35,7 @@ pub(super) fn page(found: &Findings, results: &[Comparison], seed: u64) -> Strin
         "copy-timeline" => timeline(&found.copy_unplugged.1, "copy · cable a – b unplugged for 2 ms").into(),
         "all-reduce-unplugged" => sentence(&found.all_reduce_unplugged.0).into(),
         "all-reduce-timeline" => {
-            timeline(&found.all_reduce_unplugged.1, "all_reduce · cable a – b unplugged for 2 ms").into()
+            timeline(&found.all_reduce_unplugged.1, "all_reduce · cable a – b unplugged").into()
         }
         _ => unreachable!("the page has no part {name}"),
     })
@@ -66,12 +66,15 @@ fn machine(found: &Findings) -> &'static str {
 
 fn sentence(unplugged: &Unplugged) -> String {
     let Unplugged { time_ns, undisturbed_ns, outage_ns, .. } = unplugged;
+    let more = duration(time_ns.saturating_sub(unplugged.limit_ns()));
     format!(
-        "{} without a fault, {} with the cable out for {}: {} more than both together.",
+        "{} without a fault, {} with the cable out {}.",
         duration(*undisturbed_ns),
         duration(*time_ns),
-        duration(*outage_ns),
-        duration(time_ns.saturating_sub(unplugged.limit_ns()))
+        match outage_ns {
+            Some(outage_ns) => format!("for {}: {more} more than both together", duration(*outage_ns)),
+            None => format!("from the middle on, and never back: {more} more"),
+        }
     )
 }
 
