@@ -210,3 +210,34 @@ fn ranks_shrink_while_a_cable_is_pulled() {
         }
     }
 }
+
+/// Catches a rank that goes with its last messages, or without relaying them, when a cable is pulled just behind the end of its group.
+#[test]
+fn a_cable_is_pulled_behind_a_rank_that_has_left() {
+    for (shape, cut) in [(RING_3, [0, 1]), (MESH_4, [0, 1]), (MESH_4, [0, 2])] {
+        for len in [10, 5_000, 1 << 20] {
+            for after in [0, 1, 3, 10, 30, 100] {
+                let cabling = cabling(shape.0, shape.1);
+                let run = sim(shape.0, shape.1).run(async |net| {
+                    let cluster = connect(&net, &cabling, &NodeOptions::new()).await;
+                    let groups = joined(&cluster, &cabling).await;
+                    let ranks = groups.into_iter().enumerate().map(async |(rank, mut group)| {
+                        let mut vector = vec![rank as u8 + 1; len];
+                        group.broadcast(0, &mut vector).await.unwrap();
+                        assert!(vector.iter().all(|element| *element == 1), "{rank}");
+                        drop(group);
+                        if rank == 0 {
+                            inject(&net, Duration::from_micros(after), &port(&net, cut), "unplug");
+                        }
+                        net.now()
+                    });
+                    join_all(ranks).await
+                });
+                assert_eq!(run.findings, [], "{shape:?}, {cut:?}, {len}, {after}");
+                let last = run.value.iter().max().expect("there are ranks");
+                let stall = *last - run.value[0];
+                assert!(stall < Duration::from_millis(1), "{shape:?}, {cut:?}, {len}, {after}: {stall:?}");
+            }
+        }
+    }
+}

@@ -18,3 +18,4 @@ mod varying;
 
 mod processors;
 mod protocol;
+mod rejoining;

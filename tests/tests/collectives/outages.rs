@@ -30,7 +30,7 @@ pub(crate) fn inject(net: &Net, after: Duration, port: &str, what: &str) {
 }
 
 /// Little memory, because hundreds of nodes are made, and a death that is soon noticed
-fn quick() -> NodeOptions {
+pub(crate) fn quick() -> NodeOptions {
     NodeOptions::new().max_peers(1).max_sessions(1).peer_timeout(Duration::from_millis(20))
 }
 

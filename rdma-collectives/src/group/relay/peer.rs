@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use rdma_async::future::{PathChange, Recv, Send};
-use rdma_async::{Device, Lease, Message, RecvError, Runtime, Session, SessionError, Stream, Time};
+use rdma_async::{
+    Device, Lease, Message, PathStatus, RecvError, Runtime, Session, SessionError, Stream, Time,
+};
 
 use super::super::wire::{LEAVING, leaving_after};
 use super::numbered::{Numbered, Purpose};
@@ -28,6 +30,8 @@ pub(crate) struct Peer<D: Device> {
     is_detoured: bool,
     /// Whether the group of the neighbour is over, or its process, and not only the cables to it
     pub(super) has_closed: bool,
+    /// Since when no other rank has reached it
+    pub(super) no_way_since: Option<Time>,
     /// Carries what is relayed
     relay: Stream<D>,
     /// `None` once the neighbour relays no more
@@ -59,16 +63,22 @@ impl<D: Device> Peer<D> {
     pub(crate) fn new(rank: usize, streams: [Stream<D>; 3], relay: Stream<D>, lease: Lease) -> Self {
         let session = relay.session();
         let up = session.paths_up();
+        // A path may have been lost before, and is to come back.
+        let paths = session.snapshot().paths;
+        let lost =
+            paths.iter().filter(|path| path.status != PathStatus::Up && path.counts.last_loss.is_some());
+        let most = up + lost.count();
         Self {
             rank,
             change: session.path_change(up),
             session,
-            paths: [up, up],
+            paths: [up, most],
             changed_at: Time::ZERO,
             streams: Some(streams),
             numbered: Default::default(),
             is_detoured: false,
             has_closed: false,
+            no_way_since: None,
             recv: Some(relay.recv()),
             relay,
             queue: VecDeque::new(),
@@ -131,7 +141,7 @@ impl<D: Device> Peer<D> {
 
     /// Keeps what the neighbour does not have, which goes over other ranks from now on
     pub(super) fn begin_detour(&mut self) {
-        if self.session.close_reason().is_some() {
+        if self.is_over() {
             // It is not known any more.
             self.has_closed = true;
             return;
@@ -154,9 +164,21 @@ impl<D: Device> Peer<D> {
         }
     }
 
-    /// Lets the streams of the link end, once the rank has left and the neighbour has all that went over other ranks
+    /// Whether the neighbour has all messages, or takes none any more
+    pub(super) fn has_all(&self) -> bool {
+        let streamed = self.streams.iter().flatten().filter(|_| !self.is_detoured && !self.is_over());
+        self.has_closed
+            || self.unconfirmed_bytes() == 0 && streamed.flat_map(Stream::undelivered).next().is_none()
+    }
+
+    /// Whether nothing more comes from the neighbour over its cables
+    pub(super) fn is_over(&self) -> bool {
+        self.session.close_reason().is_some()
+    }
+
+    /// Lets the streams of the link end, once the rank has left and the neighbour has all messages
     pub(super) fn end_streams(&mut self) {
-        if self.unconfirmed_bytes() == 0 {
+        if self.has_all() {
             self.streams = None;
         }
     }

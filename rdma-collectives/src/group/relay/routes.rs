@@ -90,7 +90,12 @@ impl Routes {
     pub(crate) fn have_all_left(&self) -> bool {
         let distances = self.distances(self.own);
         let mut reached = (0..self.ranks()).filter(|rank| distances[*rank].is_some());
-        reached.all(|rank| self.reaches[rank].has_left || self.closed >> rank & 1 == 1)
+        reached.all(|rank| self.has_left(rank))
+    }
+
+    /// Whether a rank has left the group, as far as this one knows
+    pub(crate) fn has_left(&self, rank: usize) -> bool {
+        self.reaches[rank].has_left || self.closed >> rank & 1 == 1
     }
 
     /// The neighbours over which the shortest ways to rank `to` go

@@ -1,10 +1,11 @@
 //! The task of a rank for messages that go over other ranks
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use rdma_async::{Device, MAX_EAGER, Timer};
+use rdma_async::{Device, MAX_EAGER, Runtime, Time, Timer};
 
 use super::numbered::{Part, Purpose};
 use super::packet::{Endpoints, Packet};
@@ -16,6 +17,10 @@ use crate::Cabling;
 /// have dropped it, because it did not know of a way then.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LAST_RETRY: Duration = Duration::from_secs(1);
+/// After so long a rank that leaves looks whether its neighbours have all messages, and later after twice as long each time.
+const FIRST_LOOK: Duration = Duration::from_micros(50);
+/// A neighbour whose session is over is missed when no other rank has reached it for so long: a cable on the way may be out for a moment.
+const PATIENCE: Duration = Duration::from_millis(10);
 /// A poll takes no more packets of each neighbour.
 const MAX_ROUNDS: usize = 16;
 
@@ -30,8 +35,11 @@ pub(crate) struct State<D: Device> {
     /// The most bytes of a message
     longest: usize,
     leaving: Option<Leaving>,
-    retry: Option<Pin<Box<dyn Timer>>>,
+    /// When to send again what neighbours may not have
+    retry_at: Option<Time>,
     retry_after: Duration,
+    /// Wakes the task, and when
+    timer: Option<(Time, Pin<Box<dyn Timer>>)>,
     task: Option<Waker>,
     operation: Option<Waker>,
 }
@@ -41,6 +49,8 @@ pub(crate) struct State<D: Device> {
 struct Leaving {
     /// Whether it relays for others until they have left as well
     needs_others: bool,
+    look_at: Time,
+    look_after: Duration,
 }
 
 impl<D: Device> State<D> {
@@ -52,8 +62,9 @@ impl<D: Device> State<D> {
             packet: packet_bytes(longest),
             longest,
             leaving: None,
-            retry: None,
+            retry_at: None,
             retry_after: FIRST_RETRY,
+            timer: None,
             task: None,
             operation: None,
         }
@@ -69,10 +80,10 @@ impl<D: Device> State<D> {
         self.peers.iter_mut().find(|peer| peer.rank == rank)
     }
 
-    /// Whether messages to a neighbour go over others that reach it
+    /// Whether messages to a neighbour go over others that reach it, or have just now
     pub(crate) fn goes_around(&self, rank: usize) -> bool {
-        let is_detoured = self.peers.iter().any(|peer| peer.rank == rank && peer.is_detoured());
-        is_detoured && !self.routes.next_hops(rank).is_empty()
+        let mut detoured = self.peers.iter().filter(|peer| peer.rank == rank && peer.is_detoured());
+        detoured.any(|peer| peer.no_way_since.is_none_or(|since| peer.runtime().now() < since + PATIENCE))
     }
 
     pub(super) fn register(&mut self, cx: &Context<'_>) {
@@ -106,14 +117,13 @@ impl<D: Device> State<D> {
             if self.may_end() {
                 self.close();
             }
-            if self.peers.is_empty() {
-                return Poll::Ready(());
-            }
-            let is_late = self.poll_retry(cx);
-            if is_late {
+            let Some(peer) = self.peers.first() else { return Poll::Ready(()) };
+            let runtime = Arc::clone(peer.runtime());
+            if self.is_late(runtime.now()) {
                 self.send_again();
+                continue;
             }
-            if !has_received && !is_late {
+            if !self.poll_timer(&*runtime, cx) && !has_received {
                 return Poll::Pending;
             }
         }
@@ -130,26 +140,32 @@ impl<D: Device> State<D> {
 
     /// The rank has dropped its group: it goes on until neighbours have what it sent, and if a cable is out and the group not over, until all others
     /// have left, too
+    ///
+    /// A cable may also be pulled just then.
     pub(super) fn leave(&mut self, is_over: bool) {
         let needs_others = !is_over && self.routes.has_outage();
-        self.leaving = Some(Leaving { needs_others });
+        self.leaving = Some(Leaving { needs_others, look_at: Time::ZERO, look_after: FIRST_LOOK });
         self.operation = None;
         if self.may_end() {
             return self.close();
         }
         self.routes.leave();
-        self.announce_reach();
+        // While all cables work, no rank needs to know which ones have left.
+        if self.routes.has_outage() {
+            self.announce_reach();
+        }
         self.wake();
     }
 
     fn may_end(&self) -> bool {
-        let Some(Leaving { needs_others }) = self.leaving else { return false };
-        (!needs_others || self.routes.have_all_left()) && !self.peers.iter().any(|peer| self.is_awaited(peer))
+        let Some(Leaving { needs_others, .. }) = self.leaving else { return false };
+        (!needs_others || self.routes.have_all_left()) && self.peers.iter().all(|peer| self.is_done(peer))
     }
 
-    /// Whether a neighbour that is reached over others may not have all messages
-    fn is_awaited(&self, peer: &Peer<D>) -> bool {
-        peer.unconfirmed_bytes() > 0 && !self.routes.next_hops(peer.rank).is_empty()
+    /// Whether a neighbour has all messages, or will not get any more, or needs none
+    fn is_done(&self, peer: &Peer<D>) -> bool {
+        let is_unreachable = peer.is_over() && peer.no_way_since.is_some();
+        self.routes.has_left(peer.rank) || is_unreachable || peer.has_all()
     }
 
     fn wake(&mut self) {
@@ -194,11 +210,14 @@ impl<D: Device> State<D> {
     /// Begins and ends detours, and sends on new ways what is under way on old ones
     fn find_ways(&mut self) {
         for at in 0..self.peers.len() {
-            let peer = &self.peers[at];
-            if !peer.is_detoured() && peer.is_cut() && !self.routes.next_hops(peer.rank).is_empty() {
-                self.peers[at].begin_detour();
+            let has_way = !self.routes.next_hops(self.peers[at].rank).is_empty();
+            let peer = &mut self.peers[at];
+            if !peer.is_detoured() && peer.is_cut() && has_way {
+                peer.begin_detour();
             }
-            self.peers[at].end_detour();
+            peer.end_detour();
+            let now = peer.runtime().now();
+            peer.no_way_since = (!has_way).then(|| peer.no_way_since.unwrap_or(now));
         }
         self.send_again();
         self.wake_operation();
@@ -294,28 +313,55 @@ impl<D: Device> State<D> {
         let Some(peer) = self.peer(from) else { return };
         if peer.messages(purpose).confirm(next) {
             peer.end_detour();
-            (self.retry, self.retry_after) = (None, FIRST_RETRY);
+            (self.retry_at, self.retry_after) = (None, FIRST_RETRY);
             self.wake_operation();
         }
     }
 
-    /// Whether nothing was confirmed for too long
-    fn poll_retry(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(peer) = self.peers.iter().find(|peer| self.is_awaited(peer)) else {
-            self.retry = None;
-            return false;
-        };
-        let (runtime, after) = (peer.runtime(), self.retry_after);
-        let timer = self.retry.get_or_insert_with(|| {
-            let mut timer = runtime.timer();
-            timer.as_mut().reset(runtime.now() + after);
-            timer
-        });
-        let is_late = timer.as_mut().poll_expired(cx).is_ready();
+    /// Whether neighbours that are reached over others may not have all messages, and nothing was confirmed for too long
+    fn is_late(&mut self, now: Time) -> bool {
+        let is_awaited =
+            self.peers.iter().any(|peer| peer.unconfirmed_bytes() > 0 && peer.no_way_since.is_none());
+        let retry_at = is_awaited.then(|| self.retry_at.unwrap_or(now + self.retry_after));
+        let is_late = retry_at.is_some_and(|at| at <= now);
+        self.retry_at = retry_at.filter(|_| !is_late);
         if is_late {
-            (self.retry, self.retry_after) = (None, (2 * after).min(LAST_RETRY));
+            self.retry_after = (2 * self.retry_after).min(LAST_RETRY);
         }
         is_late
+    }
+
+    /// Wakes the task when time changes something; returns whether it has
+    fn poll_timer(&mut self, runtime: &dyn Runtime, cx: &mut Context<'_>) -> bool {
+        let now = runtime.now();
+        let has_expired =
+            self.timer.take_if(|(_, timer)| timer.as_mut().poll_expired(cx).is_ready()).is_some();
+        if has_expired {
+            self.wake_operation();
+        }
+        let missed = self.peers.iter().filter(|peer| peer.is_detoured());
+        let missed = missed.filter_map(|peer| Some(peer.no_way_since? + PATIENCE)).filter(|at| *at > now);
+        let look_at = self.leaving.as_mut().map(|leaving| leaving.look_at(now));
+        let Some(next) = missed.chain(self.retry_at).chain(look_at).min() else {
+            self.timer = None;
+            return has_expired;
+        };
+        let (at, timer) = self.timer.get_or_insert_with(|| (Time::ZERO, runtime.timer()));
+        if *at != next {
+            *at = next;
+            timer.as_mut().reset(next);
+        }
+        has_expired || timer.as_mut().poll_expired(cx).is_ready()
+    }
+}
+
+impl Leaving {
+    /// When to look next whether neighbours have all messages, which nothing tells
+    fn look_at(&mut self, now: Time) -> Time {
+        if self.look_at <= now {
+            (self.look_at, self.look_after) = (now + self.look_after, (2 * self.look_after).min(LAST_RETRY));
+        }
+        self.look_at
     }
 }
 
