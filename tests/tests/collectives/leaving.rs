@@ -241,3 +241,37 @@ fn a_cable_is_pulled_behind_a_rank_that_has_left() {
         }
     }
 }
+
+/// Catches a rank that goes with messages for which there is no way over other ranks any more, although their cable comes back.
+#[test]
+fn what_has_no_way_any_more_goes_when_a_cable_is_back() {
+    for after in [0, 2, 5, 10, 20, 50, 100] {
+        for first in [0, 1] {
+            let cabling = cabling(RING_3.0, RING_3.1);
+            let run = sim(RING_3.0, RING_3.1).run(async |net| {
+                let cluster = connect(&net, &cabling, &NodeOptions::new()).await;
+                let groups = joined(&cluster, &cabling).await;
+                let ports = [[0, 1], [1, 2]].map(|cut| port(&net, cut));
+                let at = |micros, port, what| inject(&net, Duration::from_micros(micros), port, what);
+                at(0, &ports[1], "unplug");
+                net.sleep(Duration::from_micros(100)).await;
+                let ranks = groups.into_iter().enumerate().map(async |(rank, mut group)| {
+                    let mut vector = vec![rank as u8; 1 << 20];
+                    group.broadcast(1, &mut vector).await.unwrap();
+                    assert!(vector.iter().all(|element| *element == 1), "{rank}");
+                    drop(group);
+                    if rank == 1 {
+                        at(after, &ports[0], "unplug");
+                        at(after + 2000, &ports[first], "replug");
+                        at(after + 4000, &ports[1 - first], "replug");
+                    }
+                });
+                join_all(ranks).await;
+                net.sleep(Duration::from_millis(100)).await;
+                let sessions = cluster.sessions.iter().flatten();
+                sessions.map(|(_, session)| session.snapshot().streams).collect::<Vec<_>>()
+            });
+            assert_eq!((run.findings, run.value), (vec![], vec![1; 6]), "{after}, {first}");
+        }
+    }
+}

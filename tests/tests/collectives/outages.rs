@@ -306,22 +306,23 @@ fn a_session_that_ends_with_its_cable_ends_no_group() {
 /// Catches a group that ends when no rank reaches one whose session is over, although one does so again at once.
 #[test]
 fn the_only_way_around_may_be_gone_for_a_moment() {
-    for micros in [10, 500, 3000] {
+    for (after, micros) in [(10, 10), (30, 500), (50, 3000), (120, 1000)] {
         shrinking::on(RING_3, async |net, mut groups, cut| {
             cut(&|one, other| (one, other) == (0, 1));
             let work = async |rank: usize, group: &mut Group<SimDevice>, rounds| {
                 for _ in 0..rounds {
+                    // No plan is agreed on without the cable: ranks 0 and 1 need each other.
                     let mut vector = vec![rank as u64; 50_000];
-                    group.all_reduce(&mut vector, Reduction::Max).await.unwrap();
-                    assert!(vector.iter().all(|element| *element == 2));
+                    group.broadcast(0, &mut vector).await.unwrap();
+                    assert!(vector.iter().all(|element| *element == 0));
                     net.sleep(Duration::from_micros(100)).await;
                 }
             };
             // By then the session of ranks 0 and 1 is over.
             on_all(&mut groups, async |rank, group| work(rank, group, 500).await).await;
             let way = port(&net, [1, 2]);
-            inject(&net, Duration::from_micros(70), &way, "unplug");
-            inject(&net, Duration::from_micros(70 + micros), &way, "replug");
+            inject(&net, Duration::from_micros(after), &way, "unplug");
+            inject(&net, Duration::from_micros(after + micros), &way, "replug");
             on_all(&mut groups, async |rank, group| work(rank, group, 50).await).await;
         });
     }
@@ -429,7 +430,8 @@ fn plan_for_one_of_two_cables(is_out_before: bool) -> [f64; 2] {
         }
         times
     });
-    let [_, before, _, next, .., after] = run.value[..] else { panic!("{:?}", run.value) };
+    let [first, before, _, next, .., after] = run.value[..] else { panic!("{:?}", run.value) };
+    let next = if is_out_before { next.max(first) } else { next };
     assert!(next < degraded / 0.95, "{:?} where {degraded} is the bound", run.value);
     [before, after]
 }
