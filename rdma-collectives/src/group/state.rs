@@ -79,8 +79,8 @@ use crate::Cabling;
 /// that [`join`](Self::join) or [`grow`](Self::grow), for each cable that is out. A session that is over because its cables are out is not used again; its ranks go on
 /// as long as others reach both.
 ///
-/// A rank relays until it drops its group, and while a cable is out until all ranks have. One that drops its group while the last of its messages are
-/// under way, just before a cable is pulled, leaves those on the cable: end with a [barrier](Self::barrier) where that counts.
+/// A rank that drops its group goes on by itself until each neighbour has all its messages, or is not reached any more, and while a cable is out
+/// until all ranks have dropped theirs. A process that ends before takes its last messages with it: end with a [barrier](Self::barrier) where that counts.
 ///
 /// # Cancel safety
 ///

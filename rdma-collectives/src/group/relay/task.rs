@@ -49,7 +49,9 @@ pub(crate) struct State<D: Device> {
 struct Leaving {
     /// Whether it relays for others until they have left as well
     needs_others: bool,
+    /// When to look next whether neighbours have all messages
     look_at: Time,
+    /// How long after that to look again
     look_after: Duration,
 }
 
@@ -150,10 +152,7 @@ impl<D: Device> State<D> {
             return self.close();
         }
         self.routes.leave();
-        // While all cables work, no rank needs to know which ones have left.
-        if self.routes.has_outage() {
-            self.announce_reach();
-        }
+        self.announce_leave();
         self.wake();
     }
 
@@ -205,6 +204,13 @@ impl<D: Device> State<D> {
     fn announce_reach(&mut self) {
         let packet = Packet::Reach { rank: self.own, reach: self.routes.reach() }.encode();
         self.peers.iter_mut().for_each(|peer| peer.push(packet.clone()));
+    }
+
+    /// Tells the neighbours that this rank or one of them has left; while all cables work, no rank needs to know
+    fn announce_leave(&mut self) {
+        if self.routes.has_outage() {
+            self.announce_reach();
+        }
     }
 
     /// Begins and ends detours, and sends on new ways what is under way on old ones
@@ -262,10 +268,7 @@ impl<D: Device> State<D> {
             if self.peers[at].has_closed {
                 self.routes.close(self.peers[at].rank);
             }
-            // While all cables work, no rank needs to know which ones have left.
-            if self.routes.has_outage() {
-                self.announce_reach();
-            }
+            self.announce_leave();
             self.find_ways();
             return true;
         };
@@ -356,7 +359,7 @@ impl<D: Device> State<D> {
 }
 
 impl Leaving {
-    /// When to look next whether neighbours have all messages, which nothing tells
+    /// When to look next, because nothing tells when neighbours have all messages
     fn look_at(&mut self, now: Time) -> Time {
         if self.look_at <= now {
             (self.look_at, self.look_after) = (now + self.look_after, (2 * self.look_after).min(LAST_RETRY));
