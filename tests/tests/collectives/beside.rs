@@ -8,10 +8,9 @@ use rdma_async::{NodeOptions, Priority};
 use rdma_collectives::{Group, GroupError, GroupOptions, JoinError, PlanError, Reduction};
 use rdma_sim::{Net, Sim, SimDevice};
 
-use crate::cluster::{Shape, cabling, connect, joined, on_all, sim};
+use crate::cluster::{LINE_3, Shape, cabling, connect, joined, on_all, sim};
 
 const IRREGULAR_5: Shape = (5, &[(0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (2, 4), (3, 4)]);
-const LINE_3: Shape = (3, &[(0, 1), (1, 2)]);
 
 fn on<T>(
     (hosts, edges): Shape,

@@ -30,6 +30,10 @@ fn topology(hosts: usize, edges: &[(usize, usize)]) -> Topology {
     Topology::graph(hosts, 6, edges).expect("six ports suffice")
 }
 
+pub(crate) const LINE_3: Shape = (3, &[(0, 1), (1, 2)]);
+pub(crate) const RING_3: Shape = (3, &[(0, 1), (1, 2), (2, 0)]);
+pub(crate) const MESH_4: Shape = (4, &[(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
+
 pub(crate) fn name(rank: usize) -> String {
     char::from(b'a' + rank as u8).to_string()
 }

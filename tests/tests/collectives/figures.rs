@@ -10,12 +10,10 @@ use rdma_sim::SimDevice;
 use rdma_tests::files::{assert_golden, root};
 use rdma_tests::options;
 
-use crate::cluster::{RATE, Shape, cabling, connect, joined, on_all, sim};
+use crate::cluster::{LINE_3, MESH_4, RATE, Shape, cabling, connect, joined, on_all, sim};
 
 const PAIR: Shape = (2, &[(0, 1)]);
-const MESH_4: Shape = (4, &[(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
 const RING_4: Shape = (4, &[(0, 1), (1, 2), (2, 3), (3, 0)]);
-const LINE_3: Shape = (3, &[(0, 1), (1, 2)]);
 /// A ring of four with a chord, and a fifth Mac with two cables
 const IRREGULAR_5: Shape = (5, &[(0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (2, 4), (3, 4)]);
 

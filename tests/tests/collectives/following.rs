@@ -6,12 +6,10 @@ use rdma_collectives::{Group, Reduction};
 use rdma_sim::{Net, Sim, SimDevice};
 use rdma_tests::options;
 
-use crate::cluster::{Shape, cabling, connect, joined, on_all, sim};
+use crate::cluster::{LINE_3, MESH_4, Shape, cabling, connect, joined, on_all, sim};
 
 const PAIR: Shape = (2, &[(0, 1)]);
-const LINE_3: Shape = (3, &[(0, 1), (1, 2)]);
 const RING_4: Shape = (4, &[(0, 1), (1, 2), (2, 3), (3, 0)]);
-const MESH_4: Shape = (4, &[(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
 /// What the way of an announcement and of the grants takes, but for what overlaps with other waits
 const SAVED: Duration = Duration::from_micros(4);
 /// What a wrong guess may cost an operation: 256 KiB in vain on each of two cables of a way

@@ -7,9 +7,7 @@ use rdma_async::{AllocError, NodeOptions, Priority};
 use rdma_collectives::{Cabling, Group, GroupError, GroupOptions, JoinError};
 use rdma_sim::{Scheduler, SimDevice};
 
-use crate::cluster::{Cluster, RATE, Shape, cabling, connect, sim};
-
-const LINE_3: Shape = (3, &[(0, 1), (1, 2)]);
+use crate::cluster::{Cluster, LINE_3, RATE, Shape, cabling, connect, sim};
 
 /// Joins two hosts with these cablings, ranks and options
 fn join_errors(

@@ -7,11 +7,8 @@ use rdma_async::NodeOptions;
 use rdma_collectives::{Group, GroupError, Reduction};
 use rdma_sim::Scheduler;
 
-use crate::cluster::{Shape, cabling, connect, joined, sim};
+use crate::cluster::{LINE_3, MESH_4, RING_3, cabling, connect, joined, sim};
 use crate::outages::{inject, port};
-
-const RING_3: Shape = (3, &[(0, 1), (1, 2), (2, 0)]);
-const MESH_4: Shape = (4, &[(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
 
 /// Catches a rank that is gone with what it relays, or with its own last blocks, and one that stays for ever.
 #[test]
@@ -155,7 +152,6 @@ fn a_rank_that_leaves_during_an_outage_is_missed() {
 /// Regression: the same without an outage, when frames were damaged and their path was made again.
 #[test]
 fn a_rank_that_leaves_is_missed_although_frames_are_damaged() {
-    const LINE_3: Shape = (3, &[(0, 1), (1, 2)]);
     for seed in 0..40 {
         let cabling = cabling(LINE_3.0, LINE_3.1);
         let run = sim(LINE_3.0, LINE_3.1).seed(seed).run(async |net| {

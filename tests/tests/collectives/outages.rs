@@ -7,12 +7,12 @@ use rdma_async::{Device as _, Node, NodeOptions};
 use rdma_collectives::{Cabling, Group, GroupError, GroupOptions, Operation, Reduction, bound};
 use rdma_sim::{Net, SimDevice};
 
-use crate::cluster::{Shape, cabling, connect, joined, joined_with, name, on_all, sim};
+use crate::cluster::{
+    LINE_3, MESH_4, RING_3, Shape, cabling, connect, joined, joined_with, name, on_all, sim,
+};
 use crate::oracle::all_operations;
 use crate::shrinking;
 
-const MESH_4: Shape = (4, &[(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
-const RING_3: Shape = (3, &[(0, 1), (1, 2), (2, 0)]);
 const RING_5: Shape = (5, &[(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]);
 /// A ring of four with a chord, and a fifth Mac with two cables
 const IRREGULAR_5: Shape = (5, &[(0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (2, 4), (3, 4)]);
@@ -235,7 +235,6 @@ fn errors_go_over_others_too() {
 /// Catches an operation that takes the outage of a session for its end, where there is no other way.
 #[test]
 fn without_another_way_operations_wait_for_the_cable() {
-    const LINE_3: Shape = (3, &[(0, 1), (1, 2)]);
     let elapsed = on_ranks(LINE_3, 0, async |net, groups, port| {
         let port = port(1, 2);
         inject(net, Duration::from_micros(100), &port, "unplug");
@@ -303,7 +302,7 @@ fn a_session_that_ends_with_its_cable_ends_no_group() {
     }
 }
 
-/// Catches a group that ends when no rank reaches one whose session is over, although one does so again at once.
+/// Catches a group that ends because the only cable around the cable of an ended session is out for a moment.
 #[test]
 fn the_only_way_around_may_be_gone_for_a_moment() {
     for (after, micros) in [(10, 10), (30, 500), (50, 3000), (120, 1000)] {

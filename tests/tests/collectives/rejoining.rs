@@ -7,12 +7,9 @@ use futures::future::{Either, join_all, select};
 use rdma_collectives::{Group, GroupError, Reduction};
 use rdma_sim::{Scheduler, SimDevice};
 
-use crate::cluster::{Shape, cabling, connect, sim};
+use crate::cluster::{LINE_3, MESH_4, RING_3, Shape, cabling, connect, sim};
 use crate::outages::{inject, port, quick};
 
-const LINE_3: Shape = (3, &[(0, 1), (1, 2)]);
-const RING_3: Shape = (3, &[(0, 1), (1, 2), (2, 0)]);
-const MESH_4: Shape = (4, &[(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
 /// Groups of each rank, one after another
 const ROUNDS: u64 = 4;
 
@@ -69,7 +66,7 @@ fn join_again_and_again(shape: Shape, seed: u64) {
 #[test]
 fn ranks_join_again_over_the_same_sessions() {
     for shape in [LINE_3, RING_3, MESH_4] {
-        // In the last a rank was gone with messages that had no way over other ranks just then.
+        // With seed 105 a rank once ended with messages that no other rank could take further at that moment.
         (0..15).chain([105]).for_each(|seed| join_again_and_again(shape, seed));
     }
 }

@@ -14,9 +14,8 @@ use rdma_core::Device as _;
 use rdma_sim::{Net, Scheduler, Sim, SimDevice};
 use tokio::io::DuplexStream;
 
-use crate::cluster::{Shape, cabling, connect_over, joined, name, on_all, sim};
+use crate::cluster::{MESH_4, Shape, cabling, connect_over, joined, name, on_all, sim};
 
-const MESH_4: Shape = (4, &[(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
 const MESH_5: Shape = (5, &[(0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (1, 3), (1, 4), (2, 3), (2, 4), (3, 4)]);
 const RING_5: Shape = (5, &[(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]);
 const LINE_4: Shape = (4, &[(0, 1), (1, 2), (2, 3)]);

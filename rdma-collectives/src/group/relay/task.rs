@@ -19,7 +19,8 @@ const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LAST_RETRY: Duration = Duration::from_secs(1);
 /// After so long a rank that leaves looks whether its neighbours have all messages, and later after twice as long each time.
 const FIRST_LOOK: Duration = Duration::from_micros(50);
-/// A neighbour whose session is over is missed when no other rank has reached it for so long: a cable on the way may be out for a moment.
+/// A neighbour whose session is over counts as lost once no other rank has reached that neighbour for so long. Shorter gaps are cables of the way
+/// around that were out for a moment.
 const PATIENCE: Duration = Duration::from_millis(10);
 /// A poll takes no more packets of each neighbour.
 const MAX_ROUNDS: usize = 16;
