@@ -165,7 +165,7 @@ impl<D: Device> Peer<D> {
     }
 
     /// Whether the neighbour has all messages, or takes none any more
-    pub(super) fn has_all(&self) -> bool {
+    fn has_all(&self) -> bool {
         let streamed = self.streams.iter().flatten().filter(|_| !self.is_detoured && !self.is_over());
         self.has_closed
             || self.unconfirmed_bytes() == 0 && streamed.flat_map(Stream::undelivered).next().is_none()
@@ -174,6 +174,11 @@ impl<D: Device> Peer<D> {
     /// Whether nothing more comes from the neighbour over its cables
     pub(super) fn is_over(&self) -> bool {
         self.session.close_reason().is_some()
+    }
+
+    /// Whether the rank has left, and the neighbour has all messages
+    pub(super) fn has_ended(&self) -> bool {
+        self.streams.is_none()
     }
 
     /// Lets the streams of the link end, once the rank has left and the neighbour has all messages

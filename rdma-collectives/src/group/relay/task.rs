@@ -114,9 +114,6 @@ impl<D: Device> State<D> {
                 has_received |= self.receive(peer, cx);
             }
             self.peers.iter_mut().for_each(|peer| peer.transmit(cx));
-            if self.leaving.is_some() {
-                self.peers.iter_mut().for_each(Peer::end_streams);
-            }
             if self.may_end() {
                 self.close();
             }
@@ -157,15 +154,17 @@ impl<D: Device> State<D> {
         self.wake();
     }
 
-    fn may_end(&self) -> bool {
+    /// Whether the rank relays no more; ends the streams to neighbours that have all messages
+    fn may_end(&mut self) -> bool {
         let Some(Leaving { needs_others, .. }) = self.leaving else { return false };
+        self.peers.iter_mut().for_each(Peer::end_streams);
         (!needs_others || self.routes.have_all_left()) && self.peers.iter().all(|peer| self.is_done(peer))
     }
 
     /// Whether a neighbour has all messages, or will not get any more, or needs none
     fn is_done(&self, peer: &Peer<D>) -> bool {
         let is_unreachable = peer.is_over() && peer.no_way_since.is_some();
-        self.routes.has_left(peer.rank) || is_unreachable || peer.has_all()
+        self.routes.has_left(peer.rank) || is_unreachable || peer.has_ended()
     }
 
     fn wake(&mut self) {
