@@ -1,10 +1,9 @@
 //! Completion queues, and which of them have something for their waiter
 
-use std::collections::VecDeque;
-
 use rdma_core::{Caps, Cause, Completion, Error, Invalid, Resource, Verb};
 use slotmap::SlotMap;
 
+use super::fifo::Fifo;
 use super::ids::{CqKey, DeviceIndex};
 use super::object_counts::ObjectCounts;
 
@@ -17,7 +16,7 @@ pub(crate) struct CompletionQueues {
 
 struct Queue {
     device: DeviceIndex,
-    entries: VecDeque<Completion>,
+    entries: Fifo<Completion>,
     depth: usize,
     is_overrun: bool,
     is_awaited: bool,
@@ -55,7 +54,7 @@ impl CompletionQueues {
             .map_err(|cause| Error::new(Verb::CreateCq, cause))?;
         Ok(self.queues.insert(Queue {
             device,
-            entries: VecDeque::new(),
+            entries: Fifo::new(),
             depth: depth as usize,
             is_overrun: false,
             is_awaited: false,

@@ -11,6 +11,7 @@ mod buses;
 mod completion_queues;
 mod coverage;
 mod event;
+mod fifo;
 mod ids;
 mod links;
 mod memory;

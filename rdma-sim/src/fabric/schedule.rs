@@ -109,10 +109,11 @@ impl<E: Copy> Schedule<E> {
     /// Takes the next event, if it is due by `limit`
     #[inline(always)]
     fn take(&mut self, limit: Time) -> Option<Entry<E>> {
-        let Some(&first) = self.near.get(self.taken) else { return self.take_far(limit) };
-        if self.far.peek().is_some_and(|other| other.key() < first.key()) {
-            return self.take_far(limit);
+        // An entry comes from one place: one that may come from another is copied on its way, and processors wait for that.
+        if self.is_far_first(limit) {
+            self.bring_near();
         }
+        let first = *self.near.get(self.taken)?;
         if first.at > limit {
             return None;
         }
@@ -126,10 +127,18 @@ impl<E: Copy> Schedule<E> {
         Some(first)
     }
 
+    /// Whether the next event is in the heap, and due by `limit`
+    #[inline(always)]
+    fn is_far_first(&self, limit: Time) -> bool {
+        let near = self.near.get(self.taken);
+        self.far.peek().is_some_and(|far| far.at <= limit && near.is_none_or(|near| far.key() < near.key()))
+    }
+
+    /// Puts the first event of the heap in front of all others; it is taken at once
     #[cold]
     #[inline(never)]
-    fn take_far(&mut self, limit: Time) -> Option<Entry<E>> {
-        if self.far.peek()?.at <= limit { self.far.pop() } else { None }
+    fn bring_near(&mut self) {
+        self.near.splice(self.taken..self.taken, self.far.pop());
     }
 
     /// Replaces the first bucket, which is empty, by the next one that is not, if there is one

@@ -1,7 +1,5 @@
 //! A queue pair: its state, and how its requests are transmitted and filled
 
-use std::collections::VecDeque;
-
 use rdma_core::{
     AttrMask, Cause, Completion, Invalid, Opcode, QpAttr, QpCapacity, QpState, QpType, Qpn, SendOp, Status,
     Time, WrId,
@@ -9,6 +7,7 @@ use rdma_core::{
 
 use super::delivery::{self, Piece};
 use super::work::{EndedReceive, EndedSend, Head, Receive, Send, opcode};
+use crate::fabric::fifo::Fifo;
 use crate::fabric::ids::{CqKey, DeviceIndex, QpKey, Span};
 use crate::remote::{ProcessName, QpName};
 use crate::rules::QueueUnit;
@@ -40,7 +39,7 @@ pub(crate) struct QueuePair {
     /// The step of set-up in which it became ready to receive.
     pub(crate) ready_at: Option<u64>,
     pub(super) last_active: Time,
-    pub(super) sends: VecDeque<Send>,
+    pub(super) sends: Fifo<Send>,
     /// What `sends` take of the capacity.
     pub(super) send_frames: u32,
     /// How many of `sends` have been transmitted and only wait for their completion.
@@ -54,7 +53,7 @@ pub(crate) struct QueuePair {
     pub(super) retry_armed: bool,
     /// One-sided operations that have arrived before the peer could be reached.
     early: usize,
-    pub(super) receives: VecDeque<Receive>,
+    pub(super) receives: Fifo<Receive>,
     /// What `receives` take of the capacity.
     pub(super) recv_frames: u32,
     /// How many of `receives` have been filled and only wait for their completion.
@@ -104,7 +103,7 @@ impl QueuePair {
             has_failed_rtr: false,
             ready_at: None,
             last_active: now,
-            sends: VecDeque::new(),
+            sends: Fifo::new(),
             send_frames: 0,
             transmitted: 0,
             ending: 0,
@@ -112,7 +111,7 @@ impl QueuePair {
             tx: Tx::Idle,
             retry_armed: false,
             early: 0,
-            receives: VecDeque::new(),
+            receives: Fifo::new(),
             recv_frames: 0,
             filled: 0,
             requested: None,

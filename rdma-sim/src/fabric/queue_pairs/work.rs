@@ -5,7 +5,7 @@ use rdma_core::{Opcode, SendOp, Status, Time, WrId};
 use crate::fabric::ids::Span;
 
 /// A posted send, write, read or atomic operation
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Send {
     pub(super) id: WrId,
     pub(super) op: SendOp,
@@ -27,7 +27,7 @@ pub(super) struct Send {
 }
 
 /// A posted receive
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Receive {
     pub(super) id: WrId,
     pub(super) span: Span,
