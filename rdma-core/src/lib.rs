@@ -43,10 +43,14 @@ mod any;
 mod attr;
 mod caps;
 mod device;
+#[cfg(feature = "matrix")]
+mod device_matrix;
 mod error;
 mod frame;
 mod histogram;
 mod invalid;
+#[cfg(feature = "matrix")]
+mod matrix_error;
 mod port;
 pub mod probe;
 mod queue_pair;
@@ -61,10 +65,14 @@ pub use any::{AnyCompletionQueue, AnyDevice, AnyMemoryRegion, AnyQueuePair};
 pub use attr::{AttrMask, QpAttr};
 pub use caps::{Caps, Transport};
 pub use device::{CompletionQueue, Device, MemoryRegion, QueuePair, Teardown};
+#[cfg(feature = "matrix")]
+pub use device_matrix::{DeviceMatrix, DeviceRow};
 pub use error::{Cause, Error, Resource, Verb};
 pub use frame::{FRAME, frames};
 pub use histogram::Histogram;
 pub use invalid::{Invalid, crosses_boundary};
+#[cfg(feature = "matrix")]
+pub use matrix_error::MatrixError;
 pub use port::{PortState, PortStatus};
 pub use queue_pair::{QpCapacity, QpInit, QpState, QpType, Transition};
 pub use runtime::{BlockingCall, Runtime, Timer, Work};

@@ -1,7 +1,8 @@
 use std::net::IpAddr;
 
+use rdma_core::MatrixError;
+
 use super::mac::MacModel;
-use super::matrix_error::{MatrixError, list};
 use super::port::MAX_HOSTS;
 use super::shape::Shape;
 use crate::near::suggestion;
@@ -250,4 +251,12 @@ impl TopologyError {
             _ => None,
         }
     }
+}
+
+/// Items of an error message
+fn list<T: ToString>(items: &[T]) -> String {
+    if items.is_empty() {
+        return "none".to_owned();
+    }
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }

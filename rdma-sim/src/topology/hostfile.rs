@@ -1,7 +1,7 @@
+use rdma_core::{DeviceMatrix, DeviceRow, MatrixError};
 use serde::{Deserialize, Serialize};
 
-use super::matrix::{Row, from_rows};
-use super::matrix_error::MatrixError;
+use super::matrix::from_named;
 use super::{Topology, TopologyError};
 
 /// The hosts of a hostfile of `mlx.launch`: they stand alone, or beside the backend and the environment
@@ -25,7 +25,7 @@ struct Launch {
 struct HostEntry {
     ssh: String,
     #[serde(default)]
-    rdma: Row,
+    rdma: DeviceRow,
 }
 
 /// What is written of a host; addresses are left to its owner
@@ -33,7 +33,7 @@ struct HostEntry {
 struct Written<'a> {
     ssh: &'a str,
     ips: [&'a str; 0],
-    rdma: Row,
+    rdma: DeviceRow,
 }
 
 impl Topology {
@@ -61,8 +61,8 @@ impl Topology {
     pub fn from_hostfile(json: &str) -> Result<Self, TopologyError> {
         let found = hosts(json)
             .map_err(|error| MatrixError::Json { line: error.line(), message: error.to_string() })?;
-        let (names, rows) = found.into_iter().map(|host| (host.ssh, host.rdma)).unzip();
-        from_rows(names, rows)
+        let (names, rows): (_, Vec<_>) = found.into_iter().map(|host| (host.ssh, host.rdma)).unzip();
+        from_named(names, &DeviceMatrix::from_rows(rows)?)
     }
 
     /// A hostfile of MLX for JACCL, as JSON with a line for each host

@@ -25,7 +25,6 @@ mod generate;
 mod hostfile;
 mod mac;
 mod matrix;
-mod matrix_error;
 mod names;
 mod port;
 mod shape;
@@ -40,11 +39,11 @@ pub use self::error::TopologyError;
 #[cfg(any(test, feature = "proptest"))]
 pub use self::generate::strategies;
 pub use self::mac::MacModel;
-pub use self::matrix_error::MatrixError;
 pub use self::port::{Guid, MacAddress, Port};
 pub(crate) use self::port::{gids_under, readdressed};
 pub use self::shape::Shape;
 pub use self::text::{TopologyTable, toml_message};
+pub use rdma_core::MatrixError;
 
 use crate::LineRate;
 

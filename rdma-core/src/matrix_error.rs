@@ -18,7 +18,7 @@ pub enum MatrixError {
     },
 
     /// A device from a Mac to itself
-    #[error("m[{row}][{row}] has {}, a cable of rank {row} to itself: it must be null", list(devices))]
+    #[error("m[{row}][{row}] has {}, a cable of rank {row} to itself: it must be null", names(devices))]
     Diagonal {
         /// The rank
         row: usize,
@@ -60,7 +60,7 @@ pub enum MatrixError {
     /// Two ranks name different numbers of devices for the cables between them
     #[error(
         "m[{row}][{column}] has {} ({}), but m[{column}][{row}] has {} ({}): a cable has a device at both ends",
-        devices.len(), list(devices), counterparts.len(), list(counterparts)
+        devices.len(), names(devices), counterparts.len(), names(counterparts)
     )]
     Uneven {
         /// One rank
@@ -74,10 +74,7 @@ pub enum MatrixError {
     },
 }
 
-/// Items of an error message
-pub(super) fn list<T: ToString>(items: &[T]) -> String {
-    if items.is_empty() {
-        return "none".to_owned();
-    }
-    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+/// Devices in an error message
+fn names(devices: &[String]) -> String {
+    if devices.is_empty() { "none".to_owned() } else { devices.join(", ") }
 }
