@@ -31,6 +31,8 @@ mod flow;
 mod forest;
 #[cfg(feature = "groups")]
 mod group;
+#[cfg(feature = "launch")]
+pub mod launch;
 mod low;
 mod network;
 mod parse;

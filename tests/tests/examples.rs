@@ -5,6 +5,7 @@
 #![cfg(unix)]
 
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,7 @@ const EXPERT_DISPATCH: &str = "expert_dispatch";
 const MOVE_KEY_VALUES: &str = "move_key_values";
 const SERVE_DATA_SET: &str = "serve_data_set";
 const OPEN_DEVICE: &str = "open_device";
+const LAUNCHED_RANKS: &str = "launched_ranks";
 
 /// Long enough for any example on a machine that runs other programs, too
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -236,6 +238,61 @@ fn open_device_opens_the_first_device_of_a_provider() {
     for args in [&["--device"][..], &["--device", "rdma_en2"]] {
         let ended = Example::start(hosts.command(program, "a").args(args)).end().succeeded();
         assert!(ended.stdout.contains("devices: rdma_en2") && ended.stdout.contains("Active"), "{ended:?}");
+    }
+}
+
+/// Starts the ranks of `topology`, with the variables that launchers set; `change` has the last word about those of each rank
+fn launch(name: &str, topology: &Topology, change: impl Fn(usize, &mut Command)) -> Vec<Ended> {
+    let program = &program(LAUNCHED_RANKS);
+    let hosts = Hosts::new(name, &Settings::new(topology.clone()), program);
+    let matrix = std::env::temp_dir().join(format!("rdma-{name}-{}.json", std::process::id()));
+    std::fs::write(&matrix, topology.to_matrix()).unwrap();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let coordinator = listener.local_addr().unwrap().to_string();
+    // The system does not hand out a released port again soon.
+    drop(listener);
+    let names = topology.hosts().iter().map(|host| host.name().to_owned());
+    let start = |(rank, name): (usize, String)| {
+        let mut command = hosts.command(program, &name);
+        command.env("MLX_RANK", rank.to_string()).env("MLX_IBV_DEVICES", &matrix);
+        command.env("MLX_JACCL_COORDINATOR", &coordinator);
+        change(rank, &mut command);
+        Example::start(&mut command)
+    };
+    let running: Vec<_> = names.enumerate().map(start).collect();
+    let ended = running.into_iter().map(Example::end).collect();
+    std::fs::remove_file(&matrix).unwrap();
+    ended
+}
+
+/// Catches a device that is used for another neighbour, and two cables between two Macs that are taken for one another.
+#[test]
+fn launched_ranks_come_together_over_any_cabling() {
+    let ring = Topology::graph(4, 3, &[(0, 1), (1, 2), (2, 3), (3, 0), (0, 1)]).unwrap();
+    for (rank, ended) in launch("example-launch", &ring, |_, _| ()).into_iter().enumerate() {
+        let ended = ended.succeeded();
+        assert_eq!(
+            ended.stdout,
+            format!("rank {rank} of 4, cabled to 2: the sum of all is 6\n"),
+            "{ended:?}"
+        );
+    }
+}
+
+/// Catches a comparison of the cables alone.
+#[test]
+fn launched_ranks_with_different_matrices_name_the_one_that_differs() {
+    let other = std::env::temp_dir().join(format!("rdma-example-of-rank-1-{}.json", std::process::id()));
+    std::fs::write(&other, r#"[[null, "rdma_en2"], ["rdma_en3", null]]"#).unwrap();
+    let ended = launch("example-other", &Topology::pair(), |rank, command| {
+        if rank == 1 {
+            command.env("MLX_IBV_DEVICES", &other);
+        }
+    });
+    std::fs::remove_file(&other).unwrap();
+    for ended in ended {
+        let why = "error: rank 1 has another device matrix than rank 0\n";
+        assert_eq!((ended.code, &*ended.stderr), (Some(1), why), "{ended:?}");
     }
 }
 

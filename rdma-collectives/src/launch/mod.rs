@@ -1,0 +1,195 @@
+//! Ranks that a launcher has started, each on its host: `mlx.launch` with hostfiles of JACCL, or `tb5 run`
+//!
+//! A launcher tells each process its rank, which device leads to which rank, and where rank 0 can be reached. That is enough for a
+//! [`Group`](crate::Group): the ranks meet at rank 0, connect to their neighbours, and join.
+//!
+//! ```no_run
+//! # #[derive(Clone)] struct Provider;
+//! # async fn run(open: impl Fn(&str) -> Result<rdma_async::AnyDevice, std::io::Error> + Clone + Send + Sync + 'static)
+//! # -> Result<(), Box<dyn std::error::Error>> {
+//! use rdma_collectives::{Group, Reduction, launch::Launch};
+//!
+//! let launch = Launch::from_env()?;
+//! // On the devices of this machine, `open` is `move |device: &str| VerbsDevice::open(&provider, device, OpenOptions::new())`.
+//! let node = launch.node(open)?.build()?;
+//! let sessions = launch.connect(&node).await?;
+//! let mut group = Group::join(launch.rank(), launch.cabling(), sessions).await?;
+//!
+//! let mut gradient = vec![1.0_f32; 1000];
+//! group.all_reduce(&mut gradient, Reduction::Average).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod connect;
+mod error;
+mod meeting;
+mod wire;
+
+use std::env;
+use std::error::Error;
+use std::num::NonZeroU128;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rdma_async::{Device, LinkId, Node, NodeBuilder, NodeOptions};
+use rdma_core::DeviceMatrix;
+
+pub use self::error::LaunchError;
+use crate::{Cable, Cabling};
+
+/// What a launcher has told this process: which rank it is, how the hosts are cabled, and where rank 0 is
+///
+/// ```
+/// use rdma_collectives::launch::Launch;
+///
+/// let matrix = r#"[[null, "rdma_en2"], ["rdma_en3", null]]"#.parse()?;
+/// let launch = Launch::new(1, matrix, "192.168.1.10:32323")?;
+/// assert_eq!((launch.rank(), launch.cabling().cables()[0].ends), (1, [0, 1]));
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Launch {
+    rank: usize,
+    matrix: DeviceMatrix,
+    cabling: Cabling,
+    coordinator: String,
+    timeout: Duration,
+}
+
+/// What each variable is called: by JACCL, and by MLX, which passes the first one on
+const RANK: [&str; 2] = ["JACCL_RANK", "MLX_RANK"];
+const DEVICES: [&str; 2] = ["JACCL_IBV_DEVICES", "MLX_IBV_DEVICES"];
+const COORDINATOR: [&str; 2] = ["JACCL_COORDINATOR", "MLX_JACCL_COORDINATOR"];
+
+/// Payload of a Thunderbolt 5 cable in one direction, in bytes per second; a matrix has no rates
+const RATE: u64 = 9_200_000_000;
+/// How long ranks wait for each other: launchers start them over ssh, one after the other.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+impl Launch {
+    /// Reads the environment of MLX and JACCL
+    ///
+    /// `MLX_RANK` is the rank, `MLX_IBV_DEVICES` the path of a file with the [`DeviceMatrix`], and `MLX_JACCL_COORDINATOR` the address of
+    /// rank 0, `HOST:PORT`. `JACCL_RANK`, `JACCL_IBV_DEVICES` and `JACCL_COORDINATOR` go before them.
+    ///
+    /// # Errors
+    ///
+    /// [`LaunchError::Variable`] if one of them is not set, [`LaunchError::Number`] if the rank is none, [`LaunchError::File`] or
+    /// [`LaunchError::Matrix`] if there is no matrix in the file, and those of [`new`](Self::new).
+    pub fn from_env() -> Result<Self, LaunchError> {
+        Self::from_variables(|name| env::var_os(name).map(PathBuf::from))
+    }
+
+    fn from_variables(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<Self, LaunchError> {
+        let first = |names: [&'static str; 2]| {
+            let found = names.into_iter().find_map(&variable).filter(|value| !value.as_os_str().is_empty());
+            found.ok_or(LaunchError::Variable { names })
+        };
+        let text = |names| first(names).map(|value| value.to_string_lossy().into_owned());
+        let rank = text(RANK)?;
+        let rank = rank.trim().parse().map_err(|_| LaunchError::Number { names: RANK, value: rank })?;
+        let path = first(DEVICES)?;
+        let matrix = match std::fs::read_to_string(&path) {
+            Ok(json) => json.parse().map_err(|reason| LaunchError::Matrix { path, reason })?,
+            Err(reason) => return Err(LaunchError::File { path, reason }),
+        };
+        Self::new(rank, matrix, text(COORDINATOR)?)
+    }
+
+    /// One rank of the hosts of `matrix`, which meet at `coordinator`, the address of rank 0: `HOST:PORT`
+    ///
+    /// # Errors
+    ///
+    /// [`LaunchError::Rank`] if there is no such rank, [`LaunchError::Cabling`] if there are too many hosts or cables.
+    pub fn new(
+        rank: usize,
+        matrix: DeviceMatrix,
+        coordinator: impl Into<String>,
+    ) -> Result<Self, LaunchError> {
+        let hosts = matrix.hosts();
+        if rank >= hosts {
+            return Err(LaunchError::Rank { rank, hosts });
+        }
+        let names: Vec<_> = (0..hosts).map(|rank| format!("rank-{rank}")).collect();
+        let cables: Vec<_> =
+            cables(&matrix).map(|([left, right], _)| Cable::new(left, right, RATE)).collect();
+        let cabling = Cabling::new(names, cables)?;
+        Ok(Self { rank, matrix, cabling, coordinator: coordinator.into(), timeout: TIMEOUT })
+    }
+
+    /// How long the ranks wait for each other, one minute unless it is set
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// The number of this rank, from 0
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many ranks there are
+    pub fn size(&self) -> usize {
+        self.matrix.hosts()
+    }
+
+    /// The cabling of the hosts, which are called `rank-0`, `rank-1`, …; each cable is one of Thunderbolt 5
+    pub fn cabling(&self) -> &Cabling {
+        &self.cabling
+    }
+
+    /// A builder of a node with the devices of this rank, each opened by `open` from its name
+    ///
+    /// The cables have names, so that nothing is found by trial, and the node takes as many peers as this rank has neighbours: other options
+    /// have to let it, by [`NodeOptions::max_peers`]. Six neighbours are the most on Apple's device, for its completion queues; no Mac has more
+    /// ports.
+    ///
+    /// # Errors
+    ///
+    /// [`LaunchError::NoCable`] if no device of this rank leads to another one.
+    pub fn node<D, E, F>(&self, open: F) -> Result<NodeBuilder<D>, LaunchError>
+    where
+        D: Device,
+        E: Into<Box<dyn Error + Send + Sync>>,
+        F: Fn(&str) -> Result<D, E> + Clone + Send + Sync + 'static,
+    {
+        let mut builder: Option<NodeBuilder<D>> = None;
+        for (ends, number) in cables(&self.matrix).filter(|(ends, _)| ends.contains(&self.rank)) {
+            let peer = ends[usize::from(ends[0] == self.rank)];
+            let device = self.matrix.devices(self.rank, peer)[number].clone();
+            let open = open.clone();
+            let open = move || open(&device);
+            let with = match builder {
+                None => Node::builder(open),
+                Some(builder) => builder.device(open),
+            };
+            let name = link(ends, number);
+            builder = Some(with.link(move || Some(name)));
+        }
+        let peers = self.neighbours().count().max(1);
+        let options = NodeOptions::new().max_peers(u32::try_from(peers).unwrap_or(u32::MAX));
+        Ok(builder.ok_or(LaunchError::NoCable { rank: self.rank })?.options(options))
+    }
+
+    /// The ranks to which this one has cables
+    fn neighbours(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.size()).filter(|peer| !self.matrix.devices(self.rank, *peer).is_empty())
+    }
+}
+
+/// The ends of each cable, the lower rank first, and its number among those between the same two ranks
+fn cables(matrix: &DeviceMatrix) -> impl Iterator<Item = ([usize; 2], usize)> + '_ {
+    let hosts = matrix.hosts();
+    let pairs = (0..hosts).flat_map(move |left| (left + 1..hosts).map(move |right| [left, right]));
+    pairs.flat_map(|ends| (0..matrix.devices(ends[0], ends[1]).len()).map(move |number| (ends, number)))
+}
+
+/// The name of a cable, the same at both ends
+fn link([left, right]: [usize; 2], number: usize) -> LinkId {
+    let name = (left as u128) << 80 | (right as u128) << 40 | number as u128;
+    LinkId(NonZeroU128::MIN.saturating_add(name))
+}
+
+#[cfg(test)]
+mod tests;
