@@ -1,12 +1,12 @@
 //! A queue whose elements lie side by side
 
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 /// A queue of small elements
 ///
 /// Unlike a [`VecDeque`](std::collections::VecDeque), it pushes inline: an element is built where it stays, and not copied from where it
 /// was just written, for which processors wait.
-#[derive(Debug)]
 pub(super) struct Fifo<T> {
     elements: Vec<T>,
     /// How many of `elements` have left
@@ -52,6 +52,12 @@ impl<T: Copy> Fifo<T> {
     }
 }
 
+impl<T: fmt::Debug> fmt::Debug for Fifo<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
 impl<T> Deref for Fifo<T> {
     type Target = [T];
 
@@ -90,7 +96,7 @@ mod tests {
                 for _ in 0..100 {
                     prop_assert_eq!(fifo.pop_front(), queue.pop_front());
                     prop_assert_eq!(fifo.len(), queue.len());
-                    prop_assert_eq!(fifo.last(), queue.back());
+                    prop_assert_eq!(fifo.last_mut(), queue.back_mut());
                 }
                 prop_assert!(fifo.iter().eq(&queue));
             }

@@ -138,7 +138,15 @@ impl<E: Copy> Schedule<E> {
     #[cold]
     #[inline(never)]
     fn bring_near(&mut self) {
-        self.near.splice(self.taken..self.taken, self.far.pop());
+        let Some(first) = self.far.pop() else { return };
+        // The place of one that was taken is free.
+        match self.taken.checked_sub(1) {
+            Some(free) => {
+                self.near[free] = first;
+                self.taken = free;
+            }
+            None => self.near.insert(0, first),
+        }
     }
 
     /// Replaces the first bucket, which is empty, by the next one that is not, if there is one
@@ -283,7 +291,8 @@ mod tests {
     proptest! {
         /// Against a stable sort, with times of one bucket, of all buckets, and beyond them.
         ///
-        /// Catches a bucket that is not put in order, one that is opened too late, and events of the heap that come too late.
+        /// Catches a bucket that is not put in order, one that is opened too late, and events of the heap that come too late, or before they
+        /// are due.
         #[test]
         fn events_come_by_time_and_then_in_the_order_of_scheduling(ops in prop::collection::vec(
             prop::option::of(prop_oneof![0u64..20, 0u64..2_000, 0u64..20_000]), 0..400)
@@ -299,6 +308,13 @@ mod tests {
                         expected.insert(position, (at, number));
                     }
                     None => {
+                        if let Some((at, _)) = expected.first()
+                            && let Some(before) = at.checked_sub(1).filter(|at| *at >= schedule.now().as_nanos())
+                        {
+                            schedule.set_limit(Time::from_nanos(before));
+                            prop_assert_eq!(schedule.pop(), None);
+                            schedule.set_limit(Time::MAX);
+                        }
                         let next = (!expected.is_empty()).then(|| expected.remove(0));
                         prop_assert_eq!(schedule.next().map(Time::as_nanos), next.map(|(at, _)| at));
                         prop_assert_eq!(schedule.pop(), next.map(|(_, event)| event));
