@@ -44,7 +44,10 @@ impl DeviceMatrix {
     ///
     /// # Errors
     ///
-    /// A [`MatrixError`] if it is not square, if a device leads to two ranks, or if two ranks name different numbers of cables.
+    /// * [`MatrixError::NotSquare`] if a row does not have a cell for each rank;
+    /// * [`MatrixError::Diagonal`] if a device leads from a rank to itself;
+    /// * [`MatrixError::Repeated`] if a device leads to two ranks;
+    /// * [`MatrixError::Uneven`] if two ranks name different numbers of cables between them.
     pub fn from_rows(rows: impl IntoIterator<Item = DeviceRow>) -> Result<Self, MatrixError> {
         let rows = rows.into_iter().map(|DeviceRow(row)| row.into_iter().map(Vec::from).collect());
         let matrix = Self(rows.collect());

@@ -4,19 +4,6 @@
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MatrixError {
-    /// A name that is not `rdma_enN`, or that no simulated Mac has beside the others of its row
-    #[error("m[{row}][{column}] has {device:?}: devices of rank {row} are {} to {}", possible[0], possible[1])]
-    Device {
-        /// The rank
-        row: usize,
-        /// Its peer
-        column: usize,
-        /// The name
-        device: String,
-        /// The first and the last possible name
-        possible: [String; 2],
-    },
-
     /// A device from a Mac to itself
     #[error("m[{row}][{row}] has {}, a cable of rank {row} to itself: it must be null", names(devices))]
     Diagonal {

@@ -81,6 +81,19 @@ pub enum TopologyError {
     #[error(transparent)]
     Matrix(#[from] MatrixError),
 
+    /// A device matrix has a name that is not `rdma_enN`, or that no simulated Mac has beside the others of its row
+    #[error("m[{row}][{column}] has {device:?}: devices of rank {row} are {} to {}", possible[0], possible[1])]
+    MatrixDevice {
+        /// The rank
+        row: usize,
+        /// Its peer
+        column: usize,
+        /// The name
+        device: String,
+        /// The first and the last possible name
+        possible: [String; 2],
+    },
+
     /// A text has a host or a shape without a Mac model
     #[error("{subject} has no Mac: add mac = \"mac-mini-m4-pro\", or ports = 3 for any Mac")]
     ModelMissing {

@@ -56,7 +56,7 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::Matrix`], [`UnusableName`](TopologyError::UnusableName), [`DuplicateHost`](TopologyError::DuplicateHost),
+    /// [`TopologyError::Matrix`], [`MatrixDevice`](TopologyError::MatrixDevice), [`UnusableName`](TopologyError::UnusableName), [`DuplicateHost`](TopologyError::DuplicateHost),
     /// [`TooManyHosts`](TopologyError::TooManyHosts).
     pub fn from_hostfile(json: &str) -> Result<Self, TopologyError> {
         let found = hosts(json)

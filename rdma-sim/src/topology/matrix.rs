@@ -1,4 +1,4 @@
-use rdma_core::{DeviceMatrix, DeviceRow, MatrixError};
+use rdma_core::{DeviceMatrix, DeviceRow};
 
 use super::port::{device_name, interface_number};
 use super::shapes::host_name;
@@ -24,7 +24,7 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::Matrix`], [`TooManyHosts`](TopologyError::TooManyHosts).
+    /// [`TopologyError::Matrix`], [`MatrixDevice`](TopologyError::MatrixDevice), [`TooManyHosts`](TopologyError::TooManyHosts).
     pub fn from_matrix(json: &str) -> Result<Self, TopologyError> {
         let matrix: DeviceMatrix = json.parse()?;
         let names = (0..matrix.hosts()).map(host_name).collect();
@@ -74,7 +74,7 @@ pub(super) fn from_named(names: Vec<String>, matrix: &DeviceMatrix) -> Result<To
 }
 
 /// The first interface of a rank, and how many it has
-fn interfaces(row: usize, matrix: &DeviceMatrix) -> Result<(u16, usize), MatrixError> {
+fn interfaces(row: usize, matrix: &DeviceMatrix) -> Result<(u16, usize), TopologyError> {
     let (mut first, mut last) = (Topology::FIRST_INTERFACE, Topology::FIRST_INTERFACE);
     for column in 0..matrix.hosts() {
         for device in matrix.devices(row, column) {
@@ -82,7 +82,7 @@ fn interfaces(row: usize, matrix: &DeviceMatrix) -> Result<(u16, usize), MatrixE
             let (low, high) = number.map_or((first, last), |number| (first.min(number), last.max(number)));
             if number.is_none() || usize::from(high - low) >= MacModel::MAX_PORTS {
                 let possible = [first, first + MacModel::MAX_PORTS as u16 - 1].map(|n| device_name(n, 0));
-                return Err(MatrixError::Device { row, column, device: device.clone(), possible });
+                return Err(TopologyError::MatrixDevice { row, column, device: device.clone(), possible });
             }
             (first, last) = (low, high);
         }
