@@ -254,7 +254,7 @@ fn the_file_of_the_same_device_in_virtual_time_predicts_the_same_sizes_within_5_
 }
 
 /// Two processes calibrate, which are not told what; the file predicts programs that others have published: by the median of several attempts,
-/// each of which another program of this machine may disturb.
+/// each of which another program of this machine may disturb. No more attempts are made than the median needs.
 ///
 /// Catches constants of two processes that are not those of the device: receives of another process were known too early.
 #[test]
@@ -270,6 +270,13 @@ fn the_file_of_two_processes_predicts_perftest_within_5_percent() {
         let truth = of_perftest(secret);
         assert!(truth.iter().all(|(_, figure)| figure.is_finite()), "{truth:?}");
         attempts.push((truth, of_perftest(found)));
+        let is_close = |(truth, predicted): &(Vec<(String, f64)>, Vec<(String, f64)>), at: usize| {
+            (predicted[at].1 / truth[at].1 - 1.0).abs() < CLOSE
+        };
+        let close = |at: usize| attempts.iter().filter(|attempt| is_close(attempt, at)).count();
+        if (0..attempts[0].0.len()).all(|at| close(at) > ATTEMPTS / 2) {
+            return;
+        }
     }
     for (at, (what, _)) in attempts[0].0.iter().enumerate() {
         let mut ratios: Vec<_> =
