@@ -16,25 +16,28 @@ pub enum LaunchError {
     #[error(transparent)]
     Cabling(#[from] CablingError),
 
-    /// The rank is closed: its node takes no peers any more
+    /// The node of the rank is closed
     #[error("the node is closed")]
     Closed,
 
     /// Rank 0 cannot listen where the others look for it
     #[error("rank 0 cannot listen at {coordinator}: {reason}")]
     Coordinator {
-        /// The address that the launcher has given
+        /// The address of rank 0, as the launcher has set it
         coordinator: String,
-        /// Why
+        /// The error of the system
         #[source]
         reason: io::Error,
     },
 
-    /// Rank 0 has ended, or given up, while this rank waited for the others
-    #[error("rank 0 at {coordinator} has gone while others were still missing")]
+    /// Rank 0 has ended while this rank waited for the others, or something else listens in its place
+    #[error("no answer of rank 0 at {coordinator}: {reason}")]
     CoordinatorGone {
-        /// Its address
+        /// The address of rank 0, as the launcher has set it
         coordinator: String,
+        /// The error of the connection, or of what was read
+        #[source]
+        reason: io::Error,
     },
 
     /// Two processes say that they are the same rank
@@ -42,7 +45,7 @@ pub enum LaunchError {
     Duplicate {
         /// The rank
         rank: usize,
-        /// Where they are
+        /// Where both processes listen for their neighbours
         addresses: [SocketAddr; 2],
     },
 
@@ -51,35 +54,35 @@ pub enum LaunchError {
     File {
         /// The file
         path: PathBuf,
-        /// Why
+        /// The error of the system
         #[source]
         reason: io::Error,
     },
 
-    /// This rank cannot wait for its neighbours
-    #[error("a port for the neighbours: {reason}")]
+    /// The system has no port at which this rank could listen for its neighbours
+    #[error("no port to listen for neighbours: {reason}")]
     Listen {
-        /// Why
+        /// The error of the system
         #[source]
         reason: io::Error,
     },
 
-    /// What is in the file is no device matrix
+    /// The file has no device matrix
     #[error("{}: {reason}", path.display())]
     Matrix {
         /// The file
         path: PathBuf,
-        /// Why
+        /// The cell or the line
         #[source]
         reason: MatrixError,
     },
 
-    /// Ranks have not come in time
+    /// Ranks were not started in time, or have ended
     #[error("{} not come within {timeout:?}", ranks_have(ranks))]
     Missing {
-        /// Which
+        /// The ranks that are missing
         ranks: Vec<usize>,
-        /// How long this rank has waited
+        /// How long rank 0, or a neighbour of theirs, has waited
         timeout: Duration,
     },
 
@@ -88,19 +91,17 @@ pub enum LaunchError {
     Neighbour {
         /// The neighbour
         rank: usize,
-        /// Why
+        /// The error of the node
         #[source]
         reason: ConnectError,
     },
 
-    /// A neighbour is not reached where it listens
-    #[error("rank {rank} is not reached at {address}: {reason}")]
+    /// A neighbour has ended, or the network does not let this rank reach it
+    #[error("rank {rank} cannot be reached: {reason}")]
     NeighbourUnreachable {
         /// The neighbour
         rank: usize,
-        /// Where it listens, as rank 0 sees it
-        address: SocketAddr,
-        /// Why
+        /// The error of the connection
         #[source]
         reason: io::Error,
     },
@@ -128,6 +129,14 @@ pub enum LaunchError {
         rank: usize,
     },
 
+    /// The system has no thread for the connections to the other ranks
+    #[error("no thread for the connections to other ranks: {reason}")]
+    Thread {
+        /// The error of the system
+        #[source]
+        reason: io::Error,
+    },
+
     /// There is no such rank
     #[error("there is no rank {rank} among {hosts} hosts")]
     Rank {
@@ -137,14 +146,14 @@ pub enum LaunchError {
         hosts: usize,
     },
 
-    /// Rank 0 is not there
+    /// Nothing listens at the address of rank 0
     #[error("no rank 0 at {coordinator} within {timeout:?}: {reason}")]
     Unreachable {
-        /// The address that the launcher has given
+        /// The address of rank 0, as the launcher has set it
         coordinator: String,
         /// How long this rank has tried
         timeout: Duration,
-        /// The last reason
+        /// The error of the last attempt
         #[source]
         reason: io::Error,
     },

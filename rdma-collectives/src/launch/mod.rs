@@ -1,10 +1,9 @@
 //! Ranks that a launcher has started, each on its host: `mlx.launch` with hostfiles of JACCL, or `tb5 run`
 //!
-//! A launcher tells each process its rank, which device leads to which rank, and where rank 0 can be reached. That is enough for a
-//! [`Group`](crate::Group): the ranks meet at rank 0, connect to their neighbours, and join.
+//! A launcher tells each process its rank, which device leads to which rank, and the address of rank 0. The ranks register at rank 0,
+//! connect to their neighbours, and join a [`Group`](crate::Group).
 //!
 //! ```no_run
-//! # #[derive(Clone)] struct Provider;
 //! # async fn run(open: impl Fn(&str) -> Result<rdma_async::AnyDevice, std::io::Error> + Clone + Send + Sync + 'static)
 //! # -> Result<(), Box<dyn std::error::Error>> {
 //! use rdma_collectives::{Group, Reduction, launch::Launch};
@@ -21,9 +20,11 @@
 //! # }
 //! ```
 
+mod clock;
 mod connect;
 mod error;
-mod meeting;
+mod first_lines;
+mod rendezvous;
 mod wire;
 
 use std::env;
@@ -33,12 +34,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rdma_async::{Device, LinkId, Node, NodeBuilder, NodeOptions};
-use rdma_core::DeviceMatrix;
 
 pub use self::error::LaunchError;
+pub use rdma_core::{DeviceMatrix, MatrixError};
+
+use crate::cabling::hash;
 use crate::{Cable, Cabling};
 
-/// What a launcher has told this process: which rank it is, how the hosts are cabled, and where rank 0 is
+/// What a launcher has told this process: its rank, the device matrix, and the address of rank 0
 ///
 /// ```
 /// use rdma_collectives::launch::Launch;
@@ -54,7 +57,7 @@ pub struct Launch {
     matrix: DeviceMatrix,
     cabling: Cabling,
     coordinator: String,
-    timeout: Duration,
+    start_timeout: Duration,
 }
 
 /// What each variable is called: by JACCL, and by MLX, which passes the first one on
@@ -64,8 +67,8 @@ const COORDINATOR: [&str; 2] = ["JACCL_COORDINATOR", "MLX_JACCL_COORDINATOR"];
 
 /// Payload of a Thunderbolt 5 cable in one direction, in bytes per second; a matrix has no rates
 const RATE: u64 = 9_200_000_000;
-/// How long ranks wait for each other: launchers start them over ssh, one after the other.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// Launchers start ranks over ssh, one after the other
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Launch {
     /// Reads the environment of MLX and JACCL
@@ -83,8 +86,8 @@ impl Launch {
 
     fn from_variables(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<Self, LaunchError> {
         let first = |names: [&'static str; 2]| {
-            let found = names.into_iter().find_map(&variable).filter(|value| !value.as_os_str().is_empty());
-            found.ok_or(LaunchError::Variable { names })
+            let mut found = names.into_iter().filter_map(&variable);
+            found.find(|value| !value.as_os_str().is_empty()).ok_or(LaunchError::Variable { names })
         };
         let text = |names| first(names).map(|value| value.to_string_lossy().into_owned());
         let rank = text(RANK)?;
@@ -97,7 +100,7 @@ impl Launch {
         Self::new(rank, matrix, text(COORDINATOR)?)
     }
 
-    /// One rank of the hosts of `matrix`, which meet at `coordinator`, the address of rank 0: `HOST:PORT`
+    /// A rank of the hosts of `matrix`, which register at `coordinator`, the address of rank 0: `HOST:PORT`
     ///
     /// # Errors
     ///
@@ -115,13 +118,13 @@ impl Launch {
         let cables: Vec<_> =
             cables(&matrix).map(|([left, right], _)| Cable::new(left, right, RATE)).collect();
         let cabling = Cabling::new(names, cables)?;
-        Ok(Self { rank, matrix, cabling, coordinator: coordinator.into(), timeout: TIMEOUT })
+        Ok(Self { rank, matrix, cabling, coordinator: coordinator.into(), start_timeout: START_TIMEOUT })
     }
 
-    /// How long the ranks wait for each other, one minute unless it is set
+    /// How long this rank waits until the others have been started; one minute, at most a day
     #[must_use]
-    pub fn timeout(self, timeout: Duration) -> Self {
-        Self { timeout, ..self }
+    pub fn start_timeout(self, start_timeout: Duration) -> Self {
+        Self { start_timeout, ..self }
     }
 
     /// The number of this rank, from 0
@@ -139,16 +142,31 @@ impl Launch {
         &self.cabling
     }
 
-    /// A builder of a node with the devices of this rank, each opened by `open` from its name
+    /// A builder of a node with the devices of this rank, each opened by `open` from its name, and default options
     ///
-    /// The cables have names, so that nothing is found by trial, and the node takes as many peers as this rank has neighbours: other options
-    /// have to let it, by [`NodeOptions::max_peers`]. Six neighbours are the most on Apple's device, for its completion queues; no Mac has more
-    /// ports.
+    /// As [`node_with`](Self::node_with).
     ///
     /// # Errors
     ///
-    /// [`LaunchError::NoCable`] if no device of this rank leads to another one.
+    /// As [`node_with`](Self::node_with).
     pub fn node<D, E, F>(&self, open: F) -> Result<NodeBuilder<D>, LaunchError>
+    where
+        D: Device,
+        E: Into<Box<dyn Error + Send + Sync>>,
+        F: Fn(&str) -> Result<D, E> + Clone + Send + Sync + 'static,
+    {
+        self.node_with(NodeOptions::new(), open)
+    }
+
+    /// A builder of a node with the devices of this rank, each opened by `open` from its name, and these options
+    ///
+    /// The cables have names, so that nothing is found by trial, and the node takes as many peers as this rank has neighbours, whatever
+    /// `options` says. Six neighbours are the most on Apple's device, for its completion queues; no Mac has more ports.
+    ///
+    /// # Errors
+    ///
+    /// [`LaunchError::NoCable`] if no device of this rank leads to another one, as that of a rank alone.
+    pub fn node_with<D, E, F>(&self, options: NodeOptions, open: F) -> Result<NodeBuilder<D>, LaunchError>
     where
         D: Device,
         E: Into<Box<dyn Error + Send + Sync>>,
@@ -168,7 +186,7 @@ impl Launch {
             builder = Some(with.link(move || Some(name)));
         }
         let peers = self.neighbours().count().max(1);
-        let options = NodeOptions::new().max_peers(u32::try_from(peers).unwrap_or(u32::MAX));
+        let options = options.max_peers(u32::try_from(peers).unwrap_or(u32::MAX));
         Ok(builder.ok_or(LaunchError::NoCable { rank: self.rank })?.options(options))
     }
 
@@ -183,6 +201,18 @@ fn cables(matrix: &DeviceMatrix) -> impl Iterator<Item = ([usize; 2], usize)> + 
     let hosts = matrix.hosts();
     let pairs = (0..hosts).flat_map(move |left| (left + 1..hosts).map(move |right| [left, right]));
     pairs.flat_map(|ends| (0..matrix.devices(ends[0], ends[1]).len()).map(move |number| (ends, number)))
+}
+
+/// A number that ranks with different matrices do not share, the same in all versions
+fn fingerprint(matrix: &DeviceMatrix) -> u64 {
+    let mut text = format!("{} hosts\n", matrix.hosts());
+    for (ends, number) in cables(matrix) {
+        let [left, right] = ends;
+        for (from, to) in [(left, right), (right, left)] {
+            text += &format!("{from} {to} {:?}\n", matrix.devices(from, to)[number]);
+        }
+    }
+    hash(text.as_bytes())
 }
 
 /// The name of a cable, the same at both ends

@@ -1,15 +1,16 @@
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::meeting::{Meeting, Neighbour};
-use super::wire::{self, Answer, Greeting, Hello, Protocol};
-use super::{Launch, LaunchError};
+use super::clock::now;
+use super::rendezvous::{Neighbour, Rendezvous, seen};
+use super::wire::{self, Answer, MAX_ANSWER, NeighbourHello, Protocol, Registration};
+use super::{Launch, LaunchError, fingerprint};
 
 /// An address at which nothing listens yet
 fn free() -> String {
@@ -17,8 +18,8 @@ fn free() -> String {
     listener.local_addr().unwrap().to_string()
 }
 
-fn meeting(rank: usize, size: usize, coordinator: &str) -> Meeting {
-    Meeting {
+fn rendezvous(rank: usize, size: usize, coordinator: &str) -> Rendezvous {
+    Rendezvous {
         rank,
         size,
         neighbours: (0..size).filter(|other| *other != rank).collect(),
@@ -30,28 +31,32 @@ fn meeting(rank: usize, size: usize, coordinator: &str) -> Meeting {
     }
 }
 
-type Met = Result<Vec<Neighbour>, LaunchError>;
+/// That of the pair below.
+const FINGERPRINT: u64 = 16_015_796_719_095_599_993;
 
-/// Lets ranks meet, each on a thread
-fn meet(meetings: Vec<Meeting>) -> Vec<Met> {
+type Connected = Result<Vec<Neighbour>, LaunchError>;
+
+/// Connects ranks, each on a thread
+fn connect(ranks: Vec<Rendezvous>) -> Vec<Connected> {
     thread::scope(|scope| {
-        let threads: Vec<_> = meetings.into_iter().map(|rank| scope.spawn(move || rank.meet())).collect();
+        let threads: Vec<_> = ranks.into_iter().map(|rank| scope.spawn(move || rank.run())).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
 
-fn errors(met: Vec<Met>) -> Vec<String> {
-    met.into_iter().map(|met| met.unwrap_err().to_string()).collect()
+fn errors(ranks: Vec<Connected>) -> Vec<String> {
+    ranks.into_iter().map(|rank| rank.unwrap_err().to_string()).collect()
 }
 
 #[test]
-fn each_rank_of_a_mesh_meets_each_other_once() {
+fn each_rank_of_a_mesh_is_connected_to_each_other_once() {
     let coordinator = free();
-    let met = meet((0..5).rev().map(|rank| meeting(rank, 5, &coordinator)).collect());
-    for (met, rank) in met.into_iter().zip((0..5).rev()) {
-        let mut met = met.unwrap();
-        met.sort_by_key(|neighbour| neighbour.rank);
-        let found: Vec<_> = met.iter().map(|neighbour| (neighbour.rank, neighbour.node.clone())).collect();
+    let ranks = connect((0..5).rev().map(|rank| rendezvous(rank, 5, &coordinator)).collect());
+    for (connected, rank) in ranks.into_iter().zip((0..5).rev()) {
+        let mut connected = connected.unwrap();
+        connected.sort_by_key(|neighbour| neighbour.rank);
+        let found: Vec<_> =
+            connected.iter().map(|neighbour| (neighbour.rank, neighbour.node.clone())).collect();
         let node = |other: usize| (other > rank).then(|| format!("node {other}"));
         let expected: Vec<_> =
             (0..5).filter(|other| *other != rank).map(|other| (other, node(other))).collect();
@@ -63,44 +68,55 @@ fn each_rank_of_a_mesh_meets_each_other_once() {
 #[test]
 fn strangers_keep_no_rank_waiting() {
     let coordinator = free();
-    let [first, second] = [0, 1].map(|rank| meeting(rank, 2, &coordinator));
+    let [first, second] = [0, 1].map(|rank| rendezvous(rank, 2, &coordinator));
     thread::scope(|scope| {
-        let first = scope.spawn(move || first.meet());
-        let connect = || loop {
-            if let Ok(stream) = TcpStream::connect(&coordinator) {
-                return stream;
-            }
-        };
-        let silent: Vec<_> = (0..200).map(|_| connect()).collect();
+        let first = scope.spawn(move || first.run());
+        let silent: Vec<_> = (0..50).map(|_| connected_to(&coordinator)).collect();
         for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"{}\n", b"\xff\n", &[b'x'; 5000]] {
-            connect().write_all(garbage).unwrap();
+            connected_to(&coordinator).write_all(garbage).unwrap();
         }
-        let second = second.meet().unwrap();
+        let second = second.run().unwrap();
         assert_eq!((second.len(), first.join().unwrap().unwrap().len()), (1, 1));
         drop(silent);
     });
 }
 
-/// Catches a rank that takes whoever says its number for its neighbour.
+/// A connection to `coordinator` once it listens there
+fn connected_to(coordinator: &str) -> TcpStream {
+    let until = now() + Duration::from_secs(30);
+    loop {
+        match TcpStream::connect(coordinator) {
+            Ok(stream) => return stream,
+            Err(error) => assert!(now() < until, "{error}"),
+        }
+    }
+}
+
+/// Registers a rank whose neighbours find nothing
+fn register(coordinator: &str, rank: usize) -> impl FnOnce() -> TcpStream + Send {
+    let coordinator = coordinator.to_owned();
+    move || {
+        let stream = connected_to(&coordinator);
+        wire::write(&stream, &Registration { protocol: Protocol::V1, rank, matrix: 7, port: 1 }).unwrap();
+        stream
+    }
+}
+
+/// Catches a process of another run that is taken for a neighbour.
 #[test]
 fn a_process_of_another_run_is_no_neighbour() {
     let coordinator = free();
-    let first = meeting(0, 2, &coordinator);
+    let first = rendezvous(0, 2, &coordinator);
     thread::scope(|scope| {
-        let first = scope.spawn(move || first.meet());
+        let first = scope.spawn(move || first.run());
         let protocol = Protocol::V1;
-        let mut to_first = loop {
-            if let Ok(stream) = TcpStream::connect(&coordinator) {
-                break stream;
-            }
-        };
-        wire::write(&mut to_first, &Hello { protocol, rank: 1, matrix: 7, port: 1 }).unwrap();
-        let answer: Answer = wire::read(&mut to_first, || false).unwrap();
-        let (token, addresses) = answer.all().unwrap();
+        let to_first = register(&coordinator, 1)();
+        let answer: Answer = wire::read(&to_first, MAX_ANSWER, || false).unwrap();
+        let Answer::Roster { token, addresses } = answer else { panic!("{answer:?}") };
         let greet = |token: String, node: &str| {
-            let mut stream = TcpStream::connect(addresses[0]).unwrap();
-            let greeting = Greeting { protocol, token, rank: 1, node: node.to_owned() };
-            wire::write(&mut stream, &greeting).unwrap();
+            let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, addresses[0].port())).unwrap();
+            let hello = NeighbourHello { protocol, token, rank: 1, node: node.to_owned() };
+            wire::write(&stream, &hello).unwrap();
             stream
         };
         let stranger = greet(token.replace(|letter: char| letter.is_ascii_digit(), "f"), "stranger");
@@ -117,18 +133,18 @@ fn a_process_of_another_run_is_no_neighbour() {
 #[test]
 fn all_that_have_come_learn_who_has_not() {
     let coordinator = free();
-    let mut ranks: Vec<_> = [0, 1, 3].map(|rank| meeting(rank, 5, &coordinator)).into();
+    let mut ranks: Vec<_> = [0, 1, 3].map(|rank| rendezvous(rank, 5, &coordinator)).into();
     ranks[0].timeout = Duration::from_secs(3);
     let message = "ranks 2, 4 have not come within 3s";
-    assert_eq!(errors(meet(ranks)), [message; 3]);
+    assert_eq!(errors(connect(ranks)), [message; 3]);
 }
 
 #[test]
 fn without_rank_0_the_others_name_where_they_have_looked() {
     let coordinator = free();
-    let mut rank = meeting(1, 2, &coordinator);
+    let mut rank = rendezvous(1, 2, &coordinator);
     rank.timeout = Duration::from_millis(200);
-    let error = rank.meet().unwrap_err();
+    let error = rank.run().unwrap_err();
     assert!(
         matches!(&error, LaunchError::Unreachable { coordinator: found, .. } if *found == coordinator),
         "{error}"
@@ -138,14 +154,14 @@ fn without_rank_0_the_others_name_where_they_have_looked() {
 #[test]
 fn a_rank_with_another_matrix_is_named_on_all() {
     let coordinator = free();
-    let mut ranks: Vec<_> = (0..2).map(|rank| meeting(rank, 3, &coordinator)).collect();
+    let mut ranks: Vec<_> = (0..2).map(|rank| rendezvous(rank, 3, &coordinator)).collect();
     ranks[1].matrix = 8;
     let message = "rank 1 has another device matrix than rank 0";
-    assert_eq!(errors(meet(ranks)), [message; 2]);
+    assert_eq!(errors(connect(ranks)), [message; 2]);
     // A rank beyond the matrix of rank 0.
-    let ranks = vec![meeting(0, 3, &coordinator), meeting(3, 4, &coordinator)];
+    let ranks = vec![rendezvous(0, 3, &coordinator), rendezvous(3, 4, &coordinator)];
     assert_eq!(
-        errors(meet(ranks)),
+        errors(connect(ranks)),
         [message.replace("rank 1", "rank 3"), message.replace("rank 1", "rank 3")]
     );
 }
@@ -153,8 +169,8 @@ fn a_rank_with_another_matrix_is_named_on_all() {
 #[test]
 fn two_processes_of_one_rank_are_named_on_all() {
     let coordinator = free();
-    let ranks = [0, 1, 1].map(|rank| meeting(rank, 3, &coordinator)).into();
-    for error in errors(meet(ranks)) {
+    let ranks = [0, 1, 1].map(|rank| rendezvous(rank, 3, &coordinator)).into();
+    for error in errors(connect(ranks)) {
         assert!(error.starts_with("two processes are rank 1: 127.0.0.1:"), "{error}");
     }
 }
@@ -163,28 +179,78 @@ fn two_processes_of_one_rank_are_named_on_all() {
 #[test]
 fn a_rank_that_ends_and_starts_again_is_the_second_one() {
     let coordinator = free();
-    let [first, second, again, third] = [0, 1, 1, 2].map(|rank| meeting(rank, 3, &coordinator));
+    let [first, second, again, third] = [0, 1, 1, 2].map(|rank| rendezvous(rank, 3, &coordinator));
     let gives_up = Arc::clone(&second.is_dropped);
     thread::scope(|scope| {
-        let first = scope.spawn(move || first.meet());
-        let second = scope.spawn(move || second.meet());
+        let first = scope.spawn(move || first.run());
+        let second = scope.spawn(move || second.run());
         // It may have come or not.
         thread::sleep(Duration::from_millis(300));
         gives_up.store(true, Ordering::Relaxed);
         second.join().unwrap().unwrap_err();
-        let (again, third) = (scope.spawn(move || again.meet()), scope.spawn(move || third.meet()));
+        let (again, third) = (scope.spawn(move || again.run()), scope.spawn(move || third.run()));
         for rank in [first, again, third] {
             assert_eq!(rank.join().unwrap().unwrap().len(), 2);
         }
     });
 }
 
+/// Catches neighbours that wait for a rank that has ended, and those that name another one instead.
+#[test]
+fn a_rank_that_ends_behind_the_roster_is_named_by_all_that_wait_for_it() {
+    let coordinator = free();
+    // A line: rank 2 has no cable to rank 0, and waits for rank 1, which waits for rank 3.
+    let mut ranks: Vec<_> = (0..3).map(|rank| rendezvous(rank, 4, &coordinator)).collect();
+    ranks[0].neighbours = vec![1];
+    ranks[1].neighbours = vec![0, 2, 3];
+    ranks[2].neighbours = vec![1];
+    let registered = register(&coordinator, 3);
+    let connected = thread::scope(|scope| {
+        let connected = scope.spawn(move || connect(ranks));
+        let _answer: Answer = wire::read(&registered(), MAX_ANSWER, || false).unwrap();
+        connected.join().unwrap()
+    });
+    let [first, second, third] = connected.try_into().unwrap();
+    assert_eq!(first.unwrap().len(), 1);
+    assert_eq!(errors(vec![second, third]), ["rank 3 has not come within 10s"; 2]);
+}
+
+/// Catches an end of time that no clock can tell.
+#[test]
+fn a_timeout_may_be_as_long_as_it_likes() {
+    for rank in [0, 1] {
+        let mut rank = rendezvous(rank, 2, &free());
+        (rank.timeout, rank.is_dropped) = (Duration::MAX, Arc::new(AtomicBool::new(true)));
+        rank.run().unwrap_err();
+    }
+}
+
+/// Catches the number of an interface that counts on another host.
+#[test]
+fn link_local_addresses_are_those_of_the_interface_that_leads_to_rank_0() {
+    let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+    let at = address("[fe80::1%4]:5000");
+    assert_eq!(seen(0, address("[::]:6000"), at), address("[fe80::1%4]:6000"));
+    assert_eq!(seen(1, address("[fe80::2%9]:6001"), at), address("[fe80::2%4]:6001"));
+    assert_eq!(seen(1, address("[2001:db8::2]:6001"), at), address("[2001:db8::2]:6001"));
+    assert_eq!(seen(0, address("0.0.0.0:6000"), address("10.0.0.1:5000")), address("10.0.0.1:6000"));
+}
+
+/// Catches a number that another version would not have, and one that only counts the cables.
+#[test]
+fn matrices_that_differ_in_a_device_have_other_numbers() {
+    let of = |json: &str| fingerprint(&json.parse().unwrap());
+    let pair = of(r#"[[null, "rdma_en2"], ["rdma_en3", null]]"#);
+    assert_eq!(pair, FINGERPRINT);
+    assert_ne!(pair, of(r#"[[null, "rdma_en3"], ["rdma_en2", null]]"#));
+}
+
 /// Catches a thread that looks for the others for ever after its future was dropped.
 #[test]
 fn a_dropped_rank_gives_up() {
     for rank in [0, 1] {
-        let meeting = Meeting { is_dropped: Arc::new(AtomicBool::new(true)), ..meeting(rank, 2, &free()) };
-        meeting.meet().unwrap_err();
+        let rank = Rendezvous { is_dropped: Arc::new(AtomicBool::new(true)), ..rendezvous(rank, 2, &free()) };
+        rank.run().unwrap_err();
     }
 }
 
@@ -210,8 +276,10 @@ fn the_environment_of_mlx_and_that_of_jaccl_name_the_same() {
         [("MLX_RANK", "2"), ("MLX_IBV_DEVICES", "devices.json"), ("MLX_JACCL_COORDINATOR", "10.0.0.1:5000")];
     let of_jaccl =
         [("JACCL_RANK", "2"), ("JACCL_IBV_DEVICES", "devices.json"), ("JACCL_COORDINATOR", "10.0.0.1:5000")];
-    for variables in [of_mlx, of_jaccl] {
-        let launch = launch(&variables, ring).unwrap();
+    // An empty variable is none.
+    let empty = [("JACCL_RANK", "")].into_iter().chain(of_mlx).collect::<Vec<_>>();
+    for variables in [&of_mlx[..], &of_jaccl, &empty] {
+        let launch = launch(variables, ring).unwrap();
         assert_eq!((launch.rank(), launch.size(), &*launch.coordinator), (2, 3, "10.0.0.1:5000"));
         let ends: Vec<_> = launch.cabling().cables().iter().map(|cable| cable.ends).collect();
         assert_eq!(ends, [[0, 1], [0, 2], [1, 2]]);

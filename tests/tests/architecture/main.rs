@@ -28,7 +28,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("rdma-tb5", &["rdma-arena", "rdma-core", "rdma-verbs-abi"]),
     ("rdma-tcp", &["rdma-core"]),
     ("rdma-async", &["rdma-arena", "rdma-core"]),
-    ("rdma-collectives", &["rdma-async"]),
+    ("rdma-collectives", &["rdma-async", "rdma-core"]),
     ("rdma-calibrate", &["rdma-arena", "rdma-async", "rdma-bare", "rdma-core", "rdma-sim"]),
     ("rdma-doctor", &["rdma-core", "rdma-tb5", "rdma-verbs-abi"]),
     ("rdma-sim-verbs", &["rdma-arena", "rdma-core", "rdma-sim", "rdma-verbs-abi"]),
