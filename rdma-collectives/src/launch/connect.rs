@@ -32,8 +32,8 @@ impl Launch {
     /// Registers at rank 0 and makes a session with each neighbour; all ranks have to call it
     ///
     /// `node` has the devices of this rank, as that of [`node`](Self::node). It is new, and has no other peers meanwhile. Rank 0 listens at the
-    /// address that the launcher has set, and every rank at a port that the system chooses, for its neighbours: firewalls have to let
-    /// them. The byte streams carry what [`Node::connect`] and [`Node::serve`] need later, and no data. There is no authentication: any
+    /// address that the launcher has set, and every rank at a port that the system chooses, for its neighbours: firewalls have to allow
+    /// that. The byte streams carry what [`Node::connect`] and [`Node::serve`] need later, and no data. There is no authentication: any
     /// process that reaches rank 0 can register as a rank.
     ///
     /// The future may be polled by any executor; threads of its own wait for the others.
