@@ -1,5 +1,6 @@
 //! `tb5 calibrate` between two processes over the C ABI, which are not told what they calibrate
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use rdma_sim::profile::{Decided, Profile};
@@ -263,24 +264,23 @@ fn the_file_of_two_processes_predicts_perftest_within_5_percent() {
     let folder = Folder::new();
     let (secret, found) = (folder.write("slow.toml", SLOW), folder.path("found.toml"));
     let (secret, found) = (secret.to_str().unwrap(), found.to_str().unwrap());
-    let mut attempts = Vec::new();
+    let mut ratios: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for _ in 0..ATTEMPTS {
         let output = with_port(&["--pace", "tb5", "--profile", secret], &calibrating(found)).output();
         assert_code(&output, 0);
         let truth = of_perftest(secret);
         assert!(truth.iter().all(|(_, figure)| figure.is_finite()), "{truth:?}");
-        attempts.push((truth, of_perftest(found)));
-        let is_close = |(truth, predicted): &(Vec<(String, f64)>, Vec<(String, f64)>), at: usize| {
-            (predicted[at].1 / truth[at].1 - 1.0).abs() < CLOSE
+        for ((what, truth), (_, predicted)) in truth.into_iter().zip(of_perftest(found)) {
+            ratios.entry(what).or_default().push(predicted / truth);
+        }
+        let is_decided = |ratios: &Vec<f64>| {
+            ratios.iter().filter(|ratio| (**ratio - 1.0).abs() < CLOSE).count() > ATTEMPTS / 2
         };
-        let close = |at: usize| attempts.iter().filter(|attempt| is_close(attempt, at)).count();
-        if (0..attempts[0].0.len()).all(|at| close(at) > ATTEMPTS / 2) {
+        if ratios.values().all(is_decided) {
             return;
         }
     }
-    for (at, (what, _)) in attempts[0].0.iter().enumerate() {
-        let mut ratios: Vec<_> =
-            attempts.iter().map(|(truth, predicted)| predicted[at].1 / truth[at].1).collect();
+    for (what, mut ratios) in ratios {
         ratios.sort_by(f64::total_cmp);
         let median = ratios[ATTEMPTS / 2];
         assert!((median - 1.0).abs() < CLOSE, "{what}: predictions by their truth: {ratios:?}");
