@@ -34,7 +34,7 @@ pub(crate) struct Copy {
     #[arg(long, value_name = "N", value_parser = super::number::within(1..=PORTS), allow_negative_numbers = true)]
     pub(crate) cables: Option<u8>,
     /// Faults of the simulated cables, such as 'at 2ms a:rdma_en2 unplug; at 8ms a:rdma_en2 replug': a sends, b receives, and the first
-    /// cable joins rdma_en2 of both, the next one rdma_en3
+    /// cable joins rdma_en2 of both, the next one rdma_en3; in short, unplug@2ms,replug@8ms for the first cable
     #[arg(long, value_name = "PLAN")]
     pub(crate) fault: Vec<String>,
     /// Seed of all random choices of the simulator [default: 0]

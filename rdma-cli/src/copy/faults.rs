@@ -1,5 +1,6 @@
 //! The faults of a copy between two simulated Macs
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use rdma_core::Time;
@@ -18,7 +19,7 @@ impl Faults {
     /// Parses the texts of all options
     pub(crate) fn parse(texts: &[String], cables: u8) -> Result<Self, Failure> {
         let topology = mac::topology(cables);
-        let plans = texts.iter().map(|text| fault_text::parse(text, 0, &topology));
+        let plans = texts.iter().map(|text| fault_text::parse(&with_ports(text), 0, &topology));
         let plans = plans.collect::<Result<Vec<_>, _>>()?;
         let faults: Vec<_> = plans.into_iter().flat_map(|FaultPlan(faults)| faults).collect();
         faults.iter().try_for_each(|fault| require_cable(fault, cables))?;
@@ -65,6 +66,16 @@ impl From<FaultPlan> for Faults {
     fn from(plan: FaultPlan) -> Self {
         Self(plan)
     }
+}
+
+/// The text as all faults are written, if it is a short one: `KIND@TIME`, separated by commas, each at the first port of the sender
+fn with_ports(text: &str) -> Cow<'_, str> {
+    let at_first_port = |fault: &str| {
+        let (kind, time) = fault.trim().split_once('@')?;
+        Some(format!("at {} a:{} {}", time.trim(), mac::device(0), kind.trim()))
+    };
+    let faults: Option<Vec<_>> = text.split(',').map(at_first_port).collect();
+    faults.map_or(Cow::Borrowed(text), |faults| Cow::Owned(faults.join("; ")))
 }
 
 /// Time for which a fault by itself puts the cable out
@@ -115,6 +126,18 @@ mod tests {
         assert_eq!(parse(&[], 1).unwrap().end(), Time::ZERO);
     }
 
+    /// Catches a short form that another port than the first understands, or at another time.
+    #[test]
+    fn faults_at_the_first_cable_have_a_short_form() {
+        for (short, long) in [
+            ("unplug@2ms", "at 2ms a:rdma_en2 unplug"),
+            ("unplug@2ms,replug@8ms", "at 2ms a:rdma_en2 unplug; at 8ms a:rdma_en2 replug"),
+            (" flap 1ms @ 2ms , lose 3@50us", "at 2ms a:rdma_en2 flap 1ms; at 50us a:rdma_en2 lose 3"),
+        ] {
+            assert_eq!(parse(&[short], 2).unwrap().plan(), parse(&[long], 2).unwrap().plan(), "{short}");
+        }
+    }
+
     /// Catches faults that would have no effect.
     #[test]
     fn faults_without_an_effect_are_refused() {
@@ -130,7 +153,9 @@ mod tests {
                 "rdma_en4 has no cable here: write a port with a cable, which are rdma_en2, rdma_en3",
             ),
             ("at 1s a kill", 1, "a copy has no program on a"),
-            ("unplug@2ms", 1, "fault \"unplug@2ms\": the text ends too early"),
+            ("unplug@2", 1, "fault \"at 2 a:rdma_en2 unplug\""),
+            ("unplug@2ms,replug", 1, "fault \"unplug@2ms,replug\""),
+            ("@2ms", 1, "fault \"at 2ms a:rdma_en2\": the text ends too early"),
         ] {
             let error = parse(&[text], cables).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");

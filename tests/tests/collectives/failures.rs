@@ -89,6 +89,26 @@ fn a_different_call_is_an_error_that_names_both_ranks() {
     }
 }
 
+/// Catches a root that is not compared: a rank would take the vector of another one.
+#[test]
+fn a_different_root_is_an_error_that_names_both_ranks() {
+    on_line(async |_net, _cluster, mut groups| {
+        let errors = on_all(&mut groups, async |rank, group| {
+            // A rank that only sends may learn of it in its next operation.
+            match group.broadcast(usize::from(rank == 3), &mut [0_f32; 8]).await {
+                Ok(()) => group.barrier().await.unwrap_err(),
+                Err(error) => error,
+            }
+        })
+        .await;
+        for error in errors {
+            let GroupError::Mismatch { sequence: 0, ranks, calls } = &error else { panic!("{error}") };
+            let of = |rank| calls[ranks.iter().position(|found| *found == rank).unwrap()].to_string();
+            assert_eq!([of(2), of(3)], ["broadcast of 8 f32, root 0", "broadcast of 8 f32, root 1"]);
+        }
+    });
+}
+
 /// A rank that is one call behind the others, and one that has left out a call
 #[test]
 fn another_order_of_calls_is_an_error() {

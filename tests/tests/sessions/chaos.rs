@@ -103,17 +103,19 @@ fn settings(runs: u64) -> Check {
     Check::new().runs(runs).time_limit(Time::ZERO + Duration::from_hours(1))
 }
 
-/// How many seeds are tried in the gate.
-const FEW: u64 = 100;
+/// How many seeds of each are tried in the gate: a thousand in all
+const FEW: u64 = 334;
+/// How long after the last fault everything has arrived
+const RECOVERED: Duration = Duration::from_mins(1);
 
 fn one_cable(runs: u64) {
-    let check = settings(runs).random_faults(survived());
+    let check = settings(runs).random_faults(survived()).liveness(RECOVERED);
     rdma_sim::check(check, async |net| program(net, &[DEVICE], true).await);
 }
 
 fn two_cables(runs: u64) {
     let topology = cables(&[LineRate::TB5, LineRate::TB4]);
-    let check = settings(runs).topology(topology).random_faults(survived());
+    let check = settings(runs).topology(topology).random_faults(survived()).liveness(RECOVERED);
     rdma_sim::check(check, async |net| program(net, &[DEVICE, "rdma_en3"], true).await);
 }
 

@@ -157,19 +157,26 @@ fn nobody_in_between_reads_or_changes_anything() {
     }
 }
 
-/// Catches a recording that is taken for a peer.
+/// Catches a recording that is taken for a peer, with a key and without one: there, a confirmation of any number.
 #[test]
 fn a_recording_makes_no_session() {
-    value_of(Sim::new(), async |net| {
-        let options = keyed(1).connect_timeout(Duration::from_millis(50));
-        let both = nodes(&net, [&options, &options]);
-        let (_session, [recorded, _]) =
-            tapped(&both, [None; 2], async |connected, _| connected.unwrap()).await;
-        let (mut replayer, stream) = tokio::io::duplex(1 << 16);
-        replayer.write_all(&recorded).await.unwrap();
-        let refused = both[1].serve(stream).await.unwrap_err();
-        assert!(matches!(refused, ConnectError::Stream(_)), "{refused}");
-    });
+    for (options, has_key) in [(keyed(1), true), (options(), false)] {
+        let refused = value_of(Sim::new(), async |net| {
+            let options = options.clone().connect_timeout(Duration::from_millis(50));
+            let both = nodes(&net, [&options, &options]);
+            let (_session, [recorded, _]) =
+                tapped(&both, [None; 2], async |connected, _| connected.unwrap()).await;
+            let (mut replayer, stream) = tokio::io::duplex(1 << 16);
+            replayer.write_all(&recorded).await.unwrap();
+            both[1].serve(stream).await.unwrap_err()
+        });
+        let is_refused = match refused {
+            ConnectError::Stream(_) => has_key,
+            ConnectError::Peer(HelloError::Replayed) => !has_key,
+            _ => false,
+        };
+        assert!(is_refused, "{refused}");
+    }
 }
 
 /// Catches a stranger who takes memory or time of others with an endless introduction.
