@@ -26,6 +26,7 @@ const MOVE_KEY_VALUES: &str = "move_key_values";
 const SERVE_DATA_SET: &str = "serve_data_set";
 const OPEN_DEVICE: &str = "open_device";
 const LAUNCHED_RANKS: &str = "launched_ranks";
+const FIVE_MACS: &str = "five_macs";
 
 /// Long enough for any example on a machine that runs other programs, too
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -154,6 +155,23 @@ fn gradient_averaging_goes_on_without_a_cable() {
     let ended = Example::run(GRADIENT_AVERAGING, &[]).succeeded();
     assert_eq!(ended.stdout.lines().filter(|line| line.starts_with("step ")).count(), 8, "{ended:?}");
     assert!(ended.stdout.ends_with("all Macs have the same weights\n"), "{ended:?}");
+}
+
+/// Catches advice that gains nothing, a pulled cable that ends the group, and a lost Mac that ends it.
+#[test]
+fn five_macs_are_cabled_better_and_four_go_on() {
+    let ended = Example::run(FIVE_MACS, &[]).succeeded();
+    let time = |name: &str| number_after(&ended.stdout, &format!("{name}: 16 MiB in "));
+    assert!(time("as advised") < 0.62 * time("as found"), "{ended:?}");
+    let steps: Vec<_> = ended.stdout.lines().filter(|line| line.starts_with("step ")).collect();
+    let macs = |step: usize, macs| format!("step {step}: the sum of {macs} Macs after ");
+    let expected: Vec<_> = (1..6)
+        .map(|step| macs(step, 5))
+        .chain(["step 6: rank 4 is lost: ".to_owned(), macs(6, 4), macs(7, 4)])
+        .collect();
+    assert_eq!(steps.len(), expected.len(), "{ended:?}");
+    assert!(steps.iter().zip(&expected).all(|(step, expected)| step.starts_with(expected)), "{ended:?}");
+    assert!(steps[5].ends_with("; a, b, c, d go on"), "{ended:?}");
 }
 
 /// The first number that `text` has behind `before`

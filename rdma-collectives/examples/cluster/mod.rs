@@ -21,7 +21,7 @@ pub(crate) async fn connect(net: &Net, cabling: &Cabling) -> Result<(Vec<Node<Si
         let [first, second, third] =
             ["rdma_en2", "rdma_en3", "rdma_en4"].map(|device| net.opener(mac, device));
         // It finds out by itself where each cable leads.
-        Node::builder(first).device(second).device(third).runtime(net.runtime()).build()
+        Node::builder(first).device(second).device(third).runtime(net.host(mac).runtime()).build()
     };
     let nodes: Vec<_> = cabling.hosts().iter().map(node).collect::<std::result::Result<_, _>>()?;
     let mut sessions: Vec<Sessions> = nodes.iter().map(|_| Vec::new()).collect();
