@@ -181,6 +181,11 @@ fn what_programs_ask_of_other_adapters_is_refused_or_not_granted() {
     (init.cap.max_send_wr, init.cap.max_recv_wr, init.cap.max_inline_data) = (8, 8, 64);
     let qp = call!(rdma_sim_verbs::ibv_create_qp(pd, &raw mut init));
     assert_eq!(init.cap.max_inline_data, 0, "a program reads back what it may use");
+    assert_eq!(call!(rdma_sim_verbs::ibv_query_ece(qp, null_mut())), 102);
+    assert_eq!(call!(rdma_sim_verbs::ibv_query_qp_data_in_order(qp, 0, 0)), 0, "nothing is promised");
+    let mr = call!(rdma_sim_verbs::ibv_reg_mr(pd, start.cast(), 4096, 1));
+    assert_eq!(call!(rdma_sim_verbs::ibv_rereg_mr(mr, 4, pd, start.cast(), 4096, 3)), 102);
+    assert_eq!(call!(rdma_sim_verbs::ibv_dereg_mr(mr)), 0);
     assert_eq!(call!(rdma_sim_verbs::ibv_destroy_qp(qp)), 0);
     init.srq = (&raw mut init).cast();
     assert!(call!(rdma_sim_verbs::ibv_create_qp(pd, &raw mut init)).is_null());
