@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
 use rdma_async::{AnyDevice, Node, NodeOptions, PathStatus, Session, SharedKey};
@@ -61,13 +62,23 @@ pub(crate) async fn in_session<T>(
     interrupt: &Interrupt,
     work: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    tokio::select! {
+    let is_outage_noted = AtomicBool::new(false);
+    let done = tokio::select! {
         done = unless_interrupted(interrupt, work) => done,
-        never = note_outages(session, peer) => match never {},
+        never = note_outages(session, &peer, &is_outage_noted) => match never {},
+    };
+    // The rest of the work took less time than passes between two looks.
+    if done.is_ok() && is_outage_noted.into_inner() {
+        note_end(&peer);
     }
+    done
 }
 
-async fn note_outages(session: &Session<AnyDevice>, peer: impl fmt::Display) -> Infallible {
+async fn note_outages(
+    session: &Session<AnyDevice>,
+    peer: &impl fmt::Display,
+    is_outage_noted: &AtomicBool,
+) -> Infallible {
     let has_path = || session.snapshot().paths.iter().any(|path| path.status == PathStatus::Up);
     let mut last_path = Instant::now();
     loop {
@@ -76,12 +87,18 @@ async fn note_outages(session: &Session<AnyDevice>, peer: impl fmt::Display) -> 
             last_path = Instant::now();
         } else if last_path.elapsed() >= LONG_OUTAGE {
             note(&format!("no path to {peer} works: waiting until a cable is back; see `tb5 devices`"));
+            is_outage_noted.store(true, Ordering::Relaxed);
             while !has_path() {
                 sleep(CHECK_INTERVAL).await;
             }
-            note(&format!("a path to {peer} works again"));
+            note_end(peer);
+            is_outage_noted.store(false, Ordering::Relaxed);
         }
     }
+}
+
+fn note_end(peer: &impl fmt::Display) {
+    note(&format!("a path to {peer} works again"));
 }
 
 /// Ends a session, and gives the peer time to learn of it

@@ -8,6 +8,7 @@ mod broken_device;
 mod byte_streams;
 mod cancel;
 mod chaos;
+mod day;
 mod endings;
 mod expected;
 mod expected_wrongly;
