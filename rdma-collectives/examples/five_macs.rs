@@ -20,7 +20,7 @@ const PORTS: usize = 3;
 const LINE: [(usize, usize); 4] = [(0, 1), (1, 2), (2, 3), (3, 4)];
 /// 16 MiB on each Mac
 const ELEMENTS: usize = 4 << 20;
-/// The Mac whose process ends
+/// The Mac that is killed in step [`LOST_IN`]
 const LOST: usize = 4;
 const STEPS: usize = 7;
 const PULLED_IN: usize = 3;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "ranks register before there is a node whose clock could be asked"
+    reason = "ranks register before they have a node, and with it a runtime that tells the time"
 )]
 pub(super) fn now() -> Instant {
     Instant::now()

@@ -43,7 +43,7 @@ impl<T: DeserializeOwned + Send + 'static> FirstLines<T> {
         Ok(Self { listener, sender, receiver, silent: VecDeque::new() })
     }
 
-    /// The next connection whose first line has arrived, if one arrives soon
+    /// The next connection with its first line; `None` if no line arrives within [`POLL_INTERVAL`]
     pub(super) fn next(&mut self) -> Option<(T, TcpStream, SocketAddr)> {
         // Those that have spoken are taken before others are accepted, so that their number is bounded.
         if let Ok(next) = self.receiver.try_recv() {

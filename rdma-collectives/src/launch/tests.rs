@@ -92,7 +92,7 @@ fn connected_to(coordinator: &str) -> TcpStream {
     }
 }
 
-/// Registers a rank whose neighbours find nothing
+/// Registers a rank that does not listen for its neighbours
 fn register(coordinator: &str, rank: usize) -> impl FnOnce() -> TcpStream + Send {
     let coordinator = coordinator.to_owned();
     move || {
@@ -175,7 +175,7 @@ fn two_processes_of_one_rank_are_named_on_all() {
     }
 }
 
-/// Catches a rank that counts although it has gone, and one whose successor is refused.
+/// Catches a rank 0 that counts a rank that has ended, and one that refuses the process which is started in its place.
 #[test]
 fn a_rank_that_ends_and_starts_again_is_the_second_one() {
     let coordinator = free();

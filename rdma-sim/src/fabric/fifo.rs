@@ -1,4 +1,4 @@
-//! A queue whose elements lie side by side
+//! A queue with its elements in one slice
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

@@ -12,9 +12,9 @@ use rdma_tests::{DEVICE, message, options, try_connected};
 use super::figures::cables;
 
 /// Two to a random power below `bits`, and more up to the next
-fn scale(net: &Net, bits: u32) -> usize {
+pub(crate) fn scale(net: &Net, bits: u32) -> u32 {
     let scale = 1 << net.pick(bits);
-    (scale + net.pick(scale)) as usize
+    scale + net.pick(scale)
 }
 
 /// Sends messages of these lengths after these rests, and closes; whether the peer has everything
@@ -32,7 +32,7 @@ async fn send(net: &Net, session: &Session<SimDevice>, plan: &[(usize, Duration)
 async fn receive(net: &Net, session: &Session<SimDevice>, plan: &[(usize, Duration)]) -> bool {
     for (number, (len, _)) in plan.iter().enumerate() {
         if net.pick(8) == 0 {
-            net.sleep(Duration::from_micros(scale(net, 12) as u64)).await;
+            net.sleep(Duration::from_micros(scale(net, 12).into())).await;
         }
         if net.pick(4) == 0 {
             // Often another one comes.
@@ -71,8 +71,8 @@ async fn program(net: Net, ports: &[&str], must_complete: bool) {
     }
     let exchanges = sessions.iter().map(|(ab, ba)| {
         let (from, to) = if net.pick(2) == 0 { (ab, ba) } else { (ba, ab) };
-        let lens = [(); 2].map(|()| scale(&net, 20));
-        let draw = |_| (lens[net.pick(2) as usize], Duration::from_micros(scale(&net, 12) as u64));
+        let lens = [(); 2].map(|()| scale(&net, 20) as usize);
+        let draw = |_| (lens[net.pick(2) as usize], Duration::from_micros(scale(&net, 12).into()));
         let plan = (0..scale(&net, 5)).map(draw).collect::<Vec<_>>();
         let net = &net;
         async move { join(send(net, from, &plan), receive(net, to, &plan)).await }
@@ -94,9 +94,9 @@ pub(crate) const SURVIVED: [FaultKind; 8] = [
     FaultKind::Unresolvable,
 ];
 
-/// Those, and cables that are pulled
-fn survived() -> RandomFaults {
-    RandomFaults::up_to(4).kinds(SURVIVED.into_iter().chain([FaultKind::Unplug]))
+/// Up to `most` faults of [`SURVIVED`] and pulled cables
+pub(crate) fn survived(most: u32) -> RandomFaults {
+    RandomFaults::up_to(most).kinds(SURVIVED.into_iter().chain([FaultKind::Unplug]))
 }
 
 fn settings(runs: u64) -> Check {
@@ -109,13 +109,13 @@ const FEW: u64 = 334;
 const RECOVERED: Duration = Duration::from_mins(1);
 
 fn one_cable(runs: u64) {
-    let check = settings(runs).random_faults(survived()).liveness(RECOVERED);
+    let check = settings(runs).random_faults(survived(4)).liveness(RECOVERED);
     rdma_sim::check(check, async |net| program(net, &[DEVICE], true).await);
 }
 
 fn two_cables(runs: u64) {
     let topology = cables(&[LineRate::TB5, LineRate::TB4]);
-    let check = settings(runs).topology(topology).random_faults(survived()).liveness(RECOVERED);
+    let check = settings(runs).topology(topology).random_faults(survived(4)).liveness(RECOVERED);
     rdma_sim::check(check, async |net| program(net, &[DEVICE, "rdma_en3"], true).await);
 }
 

@@ -3,27 +3,21 @@
 use std::time::Duration;
 
 use futures::future::join3;
-use futures::stream::{FuturesUnordered, StreamExt as _};
-use rdma_async::{ByteStream, Lease, Message, RequestError, Session};
+use rdma_async::{ByteStream, Message, Session};
 use rdma_core::Time;
-use rdma_sim::{Check, FaultKind, LineRate, Net, RandomFaults, SimDevice, check};
+use rdma_sim::{Check, LineRate, Net, SimDevice, check};
 use rdma_tests::{DEVICE, message, options, try_connected};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy, split};
 
-use super::chaos::SURVIVED;
+use super::chaos::{scale, survived};
 use super::figures::cables;
+use super::requests::{lease, serve};
 
 const DAY: Duration = Duration::from_hours(24);
 /// The longest rest of the user
 const MAX_REST: Duration = Duration::from_mins(18);
 /// The shortest rest is the longest one divided by two to this power: 16 ms
 const REST_BITS: u32 = 16;
-
-/// Two to a random power below `bits`, and more up to the next
-fn scale(net: &Net, bits: u32) -> usize {
-    let scale = 1 << net.pick(bits);
-    (scale + net.pick(scale)) as usize
-}
 
 /// Sends back what comes, until the end
 async fn echo(session: Session<SimDevice>) {
@@ -32,31 +26,13 @@ async fn echo(session: Session<SimDevice>) {
     to.shutdown().await.unwrap();
 }
 
-async fn leased(session: &Session<SimDevice>, content: &[u8]) -> Lease {
-    let mut lease = session.alloc(content.len()).await.unwrap();
-    lease.extend_from_slice(content);
-    lease
-}
-
-/// Answers the number and the length of a file with the file, until the peer closes
-async fn serve_files(session: Session<SimDevice>) {
-    let answer = async |request: Message| {
+/// Answers the number and the length of a file with the file, until the peer closes; how many times
+async fn serve_files(session: Session<SimDevice>) -> usize {
+    let file = async |request: Message| {
         let [number, len] = [0, 8].map(|at| u64::from_le_bytes(request[at..at + 8].try_into().unwrap()));
-        leased(&session, &message(number as usize, len as usize)).await
+        lease(&session, &message(number as usize, len as usize)).await
     };
-    let mut running = FuturesUnordered::new();
-    loop {
-        futures::select_biased! {
-            done = running.select_next_some() => {
-                let is_answered: Result<bool, RequestError> = done;
-                assert!(is_answered.unwrap());
-            }
-            stream = futures::FutureExt::fuse(session.accept_stream()) => match stream.unwrap() {
-                Some(stream) => running.push(stream.answer(&answer)),
-                None => return,
-            },
-        }
-    }
+    serve(&session, file).await.unwrap()
 }
 
 /// Asks both servers until `end`, after rests of any length; returns how many times
@@ -64,8 +40,8 @@ async fn ask(net: &Net, bytes: Session<SimDevice>, files: Session<SimDevice>, en
     let (mut bytes, mut number) = (ByteStream::from(bytes), 0);
     while net.now() < end {
         // In the plain run, where the first of all choices is taken, it rests for long.
-        net.sleep(MAX_REST / (1 + scale(net, REST_BITS) as u32)).await;
-        let len = scale(net, 20);
+        net.sleep(MAX_REST / (1 + scale(net, REST_BITS))).await;
+        let len = scale(net, 20) as usize;
         let sent = message(number, len.min(1 << 16));
         bytes.write_all(&sent).await.unwrap();
         bytes.flush().await.unwrap();
@@ -73,7 +49,7 @@ async fn ask(net: &Net, bytes: Session<SimDevice>, files: Session<SimDevice>, en
         bytes.read_exact(&mut returned).await.unwrap();
         assert_eq!(returned, sent);
         let request = [number as u64, len as u64].map(u64::to_le_bytes).concat();
-        let file = files.request(leased(&files, &request).await).await.unwrap();
+        let file = files.request(lease(&files, &request).await).await.unwrap();
         assert_eq!(*file, message(number, len));
         number += 1;
     }
@@ -90,15 +66,14 @@ async fn program(net: Net) {
         return;
     };
     let (files, files_at_server) = (pair.ab.open().unwrap(), pair.b.accept().await.unwrap());
-    let (asked, (), ()) =
+    let (asked, (), answered) =
         join3(ask(&net, pair.ab, files, end), echo(pair.ba), serve_files(files_at_server)).await;
     assert!(asked > 50, "asked {asked} times in a day");
+    assert_eq!(answered, asked);
 }
 
 fn days(runs: u64) {
-    let kinds = SURVIVED.into_iter().chain([FaultKind::Unplug]);
-    let faults = RandomFaults::up_to(40).kinds(kinds).within(DAY);
-    let settings = Check::new().topology(cables(&[LineRate::TB5; 2])).random_faults(faults);
+    let settings = Check::new().topology(cables(&[LineRate::TB5; 2])).random_faults(survived(40).within(DAY));
     check(settings.runs(runs).time_limit(Time::ZERO + 2 * DAY), program);
 }
 

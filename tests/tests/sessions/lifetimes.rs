@@ -11,7 +11,7 @@ use rdma_core::{Device, Teardown, Time};
 use rdma_sim::{Check, Model, Net, RandomFaults, check};
 use rdma_tests::{Hooks, connect, hooked_node, message, options};
 
-use super::chaos::SURVIVED;
+use super::chaos::{SURVIVED, scale};
 
 /// A device that may not know whether it has stopped
 struct Stopping {
@@ -29,12 +29,6 @@ impl Hooks for Stopping {
     fn deregister(&self) -> Option<Teardown> {
         (!self.deregistered).then_some(Teardown::Unknown)
     }
-}
-
-/// Two to a random power below `bits`, and more up to the next
-fn scale(net: &Net, bits: u32) -> u32 {
-    let scale = 1 << net.pick(bits);
-    scale + net.pick(scale)
 }
 
 async fn send<D: Device>(net: &Net, session: &Session<D>, plan: &[(u32, Duration)]) -> bool {

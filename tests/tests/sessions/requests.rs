@@ -11,14 +11,14 @@ use rdma_sim::{Sim, SimDevice};
 use rdma_tests::{Pair, begun, message, on_session, options};
 
 /// Memory with `bytes` in it
-async fn lease(session: &Session<SimDevice>, bytes: &[u8]) -> Lease {
+pub(crate) async fn lease(session: &Session<SimDevice>, bytes: &[u8]) -> Lease {
     let mut lease = session.alloc(bytes.len()).await.unwrap();
     lease.extend_from_slice(bytes);
     lease
 }
 
 /// Answers all requests at once, each by `handler`, until the peer closes the session; how many were answered
-async fn serve(
+pub(crate) async fn serve(
     session: &Session<SimDevice>,
     handler: impl AsyncFn(Message) -> Lease,
 ) -> Result<usize, RequestError> {
