@@ -156,9 +156,12 @@ impl<D: Device> State<D> {
                 let part = payload.map_or(&[][..], |(buffer, offset, len)| {
                     self.incoming.part(buffer, offset as usize, len as usize)
                 });
-                self.core.on_bulk(now, path, part, lanes.trailer(place, len));
+                let result = self.core.on_bulk(now, path, part, lanes.trailer(place, len));
                 let orphan = payload.and_then(|(buffer, ..)| self.incoming.completed(buffer));
                 effects.drop(orphan);
+                if let Err(violation) = result {
+                    self.fail(&violation.into(), effects);
+                }
             }
         }
     }

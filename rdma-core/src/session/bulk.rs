@@ -59,20 +59,36 @@ pub struct BulkTrailer {
     pub grant: Grant,
     /// Incarnation of the path
     pub epoch: u16,
-    /// Whether the bytes mean nothing: the message is no longer sent
-    pub is_void: bool,
+    /// What the bytes are
+    pub part: BulkPart,
+}
+
+/// What the bytes before a [`BulkTrailer`] are
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u16)]
+pub enum BulkPart {
+    /// Those that were granted; others of the message follow them
+    Inner = 0,
+    /// Nothing: the message is no longer sent, or there is none
+    Void = 1,
+    /// Those that were granted, with which their message ends
+    Last = 2,
+}
+
+impl BulkPart {
+    const ALL: [Self; 3] = [Self::Inner, Self::Void, Self::Last];
 }
 
 impl BulkTrailer {
     /// Length of the encoded form in bytes
     pub const LEN: usize = 8 + Grant::LEN;
 
-    /// The encoded form behind `payload`, little-endian: checksum of both, epoch, flags, the grant
+    /// The encoded form behind `payload`, little-endian: checksum of both, epoch, what the bytes are, the grant
     pub fn to_bytes(self, payload: &[u8], integrity: Integrity) -> [u8; Self::LEN] {
         let mut out = [0; Self::LEN];
         let mut writer = Writer(&mut out[4..]);
         writer.put(self.epoch.to_le_bytes());
-        writer.put(u16::from(self.is_void).to_le_bytes());
+        writer.put((self.part as u16).to_le_bytes());
         writer.put(self.grant.to_bytes());
         let checksum = integrity.checksum([payload, &out[4..]]);
         out[..4].copy_from_slice(&checksum.to_le_bytes());
@@ -92,11 +108,9 @@ impl BulkTrailer {
             return Err(PacketError::Checksum);
         }
         let epoch = u16::from_le_bytes(reader.take());
-        let flags = u16::from_le_bytes(reader.take());
-        if flags > 1 {
-            return Err(PacketError::Reserved);
-        }
-        Ok(Self { grant: Grant::from_bytes(&reader.take()), epoch, is_void: flags == 1 })
+        let part = u16::from_le_bytes(reader.take());
+        let part = *BulkPart::ALL.get(usize::from(part)).ok_or(PacketError::Reserved)?;
+        Ok(Self { grant: Grant::from_bytes(&reader.take()), epoch, part })
     }
 }
 
@@ -245,9 +259,9 @@ impl BulkReceiver {
         self.next.wrapping_sub(self.slots.len() as u32)
     }
 
-    /// Whether a grant is to be sent
-    pub(super) fn has_grants(&self) -> bool {
-        !self.ungranted.is_empty()
+    /// How many grants are to be sent
+    pub(super) fn grants(&self) -> usize {
+        self.ungranted.len()
     }
 
     /// The next grant to send
@@ -337,6 +351,17 @@ impl BulkSender {
         Ok(())
     }
 
+    /// How many bytes of a message the grants ask for that are not served
+    pub(super) fn granted(&self, address: Address) -> u64 {
+        let grants = self.grants.iter().flatten().filter(|(grant, _)| grant.address == address);
+        grants.map(|(grant, _)| u64::from(grant.len)).sum()
+    }
+
+    /// Whether no grant waits, and no answer is under way
+    pub(super) fn is_idle(&self) -> bool {
+        self.grants.is_empty() && self.in_flight == 0
+    }
+
     /// Whether grants are not served, and do not only wait for their messages
     pub(super) fn has_grants(&self) -> bool {
         !self.grants.is_empty() && !self.is_settled
@@ -414,11 +439,12 @@ mod tests {
         #[test]
         fn a_bulk_trailer_is_decoded_as_it_was_encoded(
             numbers in any::<(u32, u32, u64, u32, u32, u32)>(),
-            (epoch, is_void) in any::<(u16, bool)>(),
+            epoch in any::<u16>(),
+            part in prop::sample::select(BulkPart::ALL.as_slice()),
         ) {
             let (slot, len, offset, session, stream, message) = numbers;
             let grant = Grant { slot, len, offset, address: Address { session, stream, message } };
-            let trailer = BulkTrailer { grant, epoch, is_void };
+            let trailer = BulkTrailer { grant, epoch, part };
             for integrity in [Integrity::Crc32, Integrity::Unchecked] {
                 let bytes = trailer.to_bytes(b"hello", integrity);
                 prop_assert_eq!(BulkTrailer::from_bytes(&bytes, b"hello", integrity), Ok(trailer));
@@ -428,13 +454,13 @@ mod tests {
 
     #[test]
     fn other_bytes_than_the_granted_ones_are_noticed() {
-        let trailer = BulkTrailer { grant: grant(0), epoch: 1, is_void: false };
+        let trailer = BulkTrailer { grant: grant(0), epoch: 1, part: BulkPart::Inner };
         let bytes = trailer.to_bytes(b"hello", Integrity::Crc32);
         let decode = |bytes: &[u8], payload| BulkTrailer::from_bytes(bytes, payload, Integrity::Crc32);
         assert_eq!(decode(&bytes, b"hallo"), Err(PacketError::Checksum));
         assert_eq!(decode(&bytes[1..], b"hello"), Err(PacketError::Short(35)));
         let mut unchecked = trailer.to_bytes(b"hello", Integrity::Unchecked);
-        unchecked[6] = 2;
+        unchecked[6] = 3;
         let decoded = BulkTrailer::from_bytes(&unchecked, b"hello", Integrity::Unchecked);
         assert_eq!(decoded, Err(PacketError::Reserved));
     }
@@ -467,7 +493,7 @@ mod tests {
         receiver.push(Time::ZERO, slot);
         receiver.push(Time::ZERO, slot);
         assert_eq!([receiver.next_grant(), receiver.next_grant()], [Some(grant(0)), Some(grant(1))]);
-        assert!(!receiver.has_grants());
+        assert_eq!(receiver.grants(), 0);
         assert_eq!(receiver.outstanding(Time::ZERO), 10);
         assert_eq!(receiver.pop(Time::ZERO).map(|(number, _)| number), Some(0));
         receiver.lost(&[0, 1]);

@@ -100,7 +100,7 @@ const SEALED_MAGIC: [u8; 6] = *b"tb5key";
 
 impl Hello {
     /// Version of the protocol, which covers this message and all messages after it
-    pub const VERSION: u16 = 5;
+    pub const VERSION: u16 = 6;
     /// The most ports of a side
     pub const MAX_PORTS: u32 = 64;
     /// Length of a nonce in bytes

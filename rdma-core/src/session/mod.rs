@@ -28,7 +28,7 @@ mod status;
 mod step;
 mod trailer;
 
-pub use bulk::{BulkTrailer, Grant, MAX_SLOTS};
+pub use bulk::{BulkPart, BulkTrailer, Grant, MAX_SLOTS};
 pub use config::{Limits, MAX_ROOM, MAX_SESSIONS, MAX_STREAMS, PeeringConfig, Side};
 pub use error::{RefusedSend, Violation};
 pub use handshake::{
@@ -39,7 +39,7 @@ pub use lane::{LaneConfig, MIN_WINDOW};
 pub use packets::{MAX_UNREPORTED, Report};
 pub use peering::Peering;
 pub use status::{PathCounts, PathStatus, SessionWaits};
-pub use step::{Event, Inline, PathLoss, Payload, Placement, Transmit};
+pub use step::{Event, Inline, MAX_ARRIVALS, MAX_GRANTS, PathLoss, Payload, Placement, Transmit};
 pub use trailer::{
     Address, FRAGMENT, Integrity, MAX_EAGER, MAX_FRAGMENTS, PacketError, PacketKind, PacketTrailer, packets,
 };

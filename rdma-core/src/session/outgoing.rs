@@ -27,6 +27,8 @@ struct OutgoingMessage {
     sent: u8,
     /// Packets that the peer has, a bit each.
     acknowledged: u32,
+    /// Whether its last part announces it: all of it was granted before it began
+    is_unannounced: bool,
     is_done: bool,
 }
 
@@ -48,8 +50,8 @@ pub(super) struct Next {
 /// What can be sent for a grant
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Granted {
-    /// Bytes of this message
-    Message(Token),
+    /// Bytes of this message; whether it ends with them
+    Message { token: Token, is_last: bool },
     /// None: the message is not sent any more, or does not have them
     Nothing,
     /// None before the message is announced
@@ -89,8 +91,15 @@ impl OutgoingStream {
     }
 
     fn append(&mut self, token: Token, len: u64, kind: PacketKind) {
-        let message = OutgoingMessage { token, len, kind, sent: 0, acknowledged: 0, is_done: false };
-        self.messages.push_back(message);
+        self.messages.push_back(OutgoingMessage {
+            token,
+            len,
+            kind,
+            sent: 0,
+            acknowledged: 0,
+            is_unannounced: false,
+            is_done: false,
+        });
     }
 
     pub(super) fn is_finished(&self) -> bool {
@@ -133,6 +142,43 @@ impl OutgoingStream {
         Some(next)
     }
 
+    /// The number and the length of the message that would begin next, given so much room, if it goes by bulk lanes and nothing goes
+    /// before it
+    pub(super) fn next_bulk(&self, room: u32) -> Option<(u32, u64)> {
+        let message = self.messages.get(self.sent).filter(|message| message.has_next(room))?;
+        let is_next = message.kind == PacketKind::Announce && self.lost.is_empty();
+        is_next.then_some((self.first.wrapping_add(self.sent as u32), message.len))
+    }
+
+    /// Whether the next message waits for grants: the peer expects messages, and two are under way, whose arrival brings the next grants
+    ///
+    /// Two take longer than grants are under way.
+    pub(super) fn waits_for_grants(&self) -> bool {
+        let is_expected = |message: &OutgoingMessage| message.is_unannounced && !message.is_done;
+        let first = self.sent.checked_sub(2);
+        first.is_some_and(|first| self.messages.range(first..self.sent).all(is_expected))
+            && self.next_bulk(u32::MAX).is_some()
+    }
+
+    /// Begins the message that is [next](Self::next_bulk) without announcing it; returns how many packets of room it takes
+    pub(super) fn begin_unannounced(&mut self) -> u32 {
+        let Some(message) = self.messages.get_mut(self.sent) else { return 0 };
+        (message.sent, message.is_unannounced) = (1, true);
+        self.sent += 1;
+        1
+    }
+
+    /// Announces messages that only their last part announces, because it may be lost; whether there are any
+    pub(super) fn announce(&mut self) -> bool {
+        let before = self.lost.len();
+        for (index, message) in self.messages.iter_mut().enumerate().take(self.sent) {
+            if std::mem::take(&mut message.is_unannounced) && !message.is_done {
+                self.lost.push_back((self.first.wrapping_add(index as u32), 0));
+            }
+        }
+        self.lost.len() > before
+    }
+
     /// Notes that a packet was lost
     pub(super) fn lost(&mut self, message: u32, fragment: u8) {
         let lacks = self.get(message).is_some_and(|message| message.lacks(fragment));
@@ -163,7 +209,9 @@ impl OutgoingStream {
             Some(message) if message.kind != PacketKind::Announce || message.is_done || end > message.len => {
                 Granted::Nothing
             }
-            Some(message) if message.sent > 0 => Granted::Message(message.token),
+            Some(message) if message.sent > 0 => {
+                Granted::Message { token: message.token, is_last: end == message.len }
+            }
             None if self.is_finished || index > u32::MAX / 2 => Granted::Nothing,
             Some(_) | None => Granted::NotYet,
         }
@@ -270,7 +318,8 @@ mod tests {
         assert_eq!(stream.arrived(0), None, "the peer cannot have it");
         assert_eq!(sent(&mut stream), [(0, 0)]);
         assert_eq!(stream.acknowledged(0, 0), None);
-        assert_eq!(stream.granted(0, len), Granted::Message(Token(1)));
+        let bytes = |is_last| Granted::Message { token: Token(1), is_last };
+        assert_eq!([len - 1, len].map(|end| stream.granted(0, end)), [bytes(false), bytes(true)]);
         assert_eq!(stream.granted(0, len + 1), Granted::Nothing, "it is not that long");
         assert_eq!(stream.arrived(0), Some(Token(1)));
         assert_eq!((stream.arrived(0), stream.granted(0, 1)), (None, Granted::Nothing));

@@ -1,7 +1,12 @@
 //! What a step of a peering takes and returns
 
 use super::ids::{IncomingId, PathId, SessionId, StreamId, Token};
-use super::{BulkTrailer, PacketTrailer};
+use super::{Address, BulkTrailer, Grant, PacketTrailer};
+
+/// The most grants in a [`PacketKind::Bulk`](super::PacketKind::Bulk)
+pub const MAX_GRANTS: usize = 4;
+/// The most messages that a [`PacketKind::Bulk`](super::PacketKind::Bulk) says have arrived
+pub const MAX_ARRIVALS: usize = 2;
 
 /// What the caller must post now, returned by [`Peering::poll_transmit`](super::Peering::poll_transmit)
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -63,7 +68,7 @@ pub struct Inline {
 
 impl Inline {
     /// The most that there are
-    pub const MAX: usize = 4 * super::Grant::LEN;
+    pub const MAX: usize = MAX_GRANTS * Grant::LEN + MAX_ARRIVALS * Address::LEN;
 
     pub(super) const fn new() -> Self {
         Self { bytes: [0; Self::MAX], len: 0 }

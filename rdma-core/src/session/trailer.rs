@@ -27,28 +27,26 @@ pub enum PacketKind {
     Announce = 2,
     /// The end of a stream
     Finish = 3,
-    /// Receives that were posted on the bulk lane of the path; [`Grant`](super::Grant)s
-    Grants = 4,
-    /// All of a message of the bulk lane has arrived
-    Arrived = 5,
+    /// Receives that were posted on the bulk lane of the path, and messages of bulk lanes that have arrived whole;
+    /// [`Grant`](super::Grant)s, then [`Address`]es
+    Bulk = 4,
     /// The end of a session at once; the reason
-    Reset = 6,
+    Reset = 5,
     /// The room of a session
-    Room = 7,
+    Room = 6,
     /// Nothing but the fields of its trailer, and needs no report itself
-    Report = 8,
+    Report = 7,
     /// The sender reads no more of a stream
-    Stop = 9,
+    Stop = 8,
 }
 
 impl PacketKind {
     /// Every kind, in the order of their numbers
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 8] = [
         Self::Fragment,
         Self::Announce,
         Self::Finish,
-        Self::Grants,
-        Self::Arrived,
+        Self::Bulk,
         Self::Reset,
         Self::Room,
         Self::Report,
@@ -77,6 +75,23 @@ pub struct Address {
     pub message: u32,
 }
 
+impl Address {
+    /// Length of the encoded form in bytes
+    pub const LEN: usize = 12;
+
+    /// The encoded form, little-endian: session, stream, message
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut out = [0; Self::LEN];
+        Writer(&mut out).address(self);
+        out
+    }
+
+    /// Decodes the encoded form
+    pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Self {
+        Reader(bytes).address()
+    }
+}
+
 /// The last [`PacketTrailer::LEN`] bytes of every packet of the eager lane
 ///
 /// A trailer rather than a header, so that the payload starts where its buffer starts.
@@ -94,7 +109,7 @@ pub struct Address {
 pub struct PacketTrailer {
     /// Kind of the packet
     pub kind: PacketKind,
-    /// Which part of its message a [`PacketKind::Fragment`] is
+    /// Which part of its message a [`PacketKind::Fragment`] is; how many grants a [`PacketKind::Bulk`] has
     pub fragment: u8,
     /// Whether the sender waits for a report
     pub wants_report: bool,
@@ -340,7 +355,7 @@ mod tests {
         assert_eq!(split(&encoded), Ok(PacketTrailer::default()));
         assert_eq!(split(&encoded[1..]), Err(PacketError::Short(63)));
         assert_eq!(changed(4, 0), Err(PacketError::UnknownKind(0)));
-        assert_eq!(changed(4, 10), Err(PacketError::UnknownKind(10)));
+        assert_eq!(changed(4, 9), Err(PacketError::UnknownKind(9)));
         assert_eq!(changed(40, 2), Err(PacketError::Reserved));
         assert_eq!(changed(47, 1), Err(PacketError::Reserved));
     }

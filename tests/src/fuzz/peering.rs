@@ -33,7 +33,7 @@ enum Step {
     /// The oldest receive of the bulk lane completes
     Bulk {
         is_true: bool,
-        is_void: bool,
+        part: BulkPart,
         len_off_by: i64,
     },
     Send {
@@ -126,7 +126,12 @@ impl Operands<'_> {
             7 => {
                 let byte = self.byte();
                 let len_off_by = if byte & 4 == 0 { 0 } else { i64::from(byte >> 3) - 16 };
-                Step::Bulk { is_true: byte & 1 == 0, is_void: byte & 2 != 0, len_off_by }
+                let part = match byte & 6 {
+                    2 => BulkPart::Void,
+                    4 => BulkPart::Last,
+                    _ => BulkPart::Inner,
+                };
+                Step::Bulk { is_true: byte & 1 == 0, part, len_off_by }
             }
             8 => {
                 let (session, stream) = (self.session(), self.stream());
@@ -159,13 +164,19 @@ impl Operands<'_> {
         let kind = PacketKind::ALL[flags as usize % PacketKind::ALL.len()];
         let address = Address { session: self.session(), stream: self.stream(), message: self.byte() % 28 };
         let len = LENS[self.byte() as usize % LENS.len()] as u32;
-        let fragment = self.byte() % 18;
+        let mut fragment = self.byte() % 18;
+        if kind == PacketKind::Bulk && flags & 128 == 0 {
+            fragment %= MAX_GRANTS as u32 + 1;
+        }
         let whole = (len as usize).saturating_sub(fragment as usize * FRAGMENT).min(FRAGMENT);
         let payload = match kind {
             _ if flags & 128 != 0 => self.byte() as usize,
             PacketKind::Fragment => whole,
             PacketKind::Announce | PacketKind::Reset => 8,
-            PacketKind::Grants => Grant::LEN * (self.byte() as usize % 5),
+            PacketKind::Bulk => {
+                let grants = fragment as usize % (MAX_GRANTS + 1);
+                Grant::LEN * grants + Address::LEN * (self.byte() as usize % (MAX_ARRIVALS + 1))
+            }
             _ => 0,
         };
         let next = victim.sent.wrapping_sub(self.byte() % 4);
@@ -234,7 +245,7 @@ impl Victim {
         match step {
             Step::Packet { trailer, payload } => return self.on_packet(trailer, *payload),
             Step::Bytes(bytes) => return self.on_bytes(bytes),
-            Step::Bulk { is_true, is_void, len_off_by } => self.on_bulk(*is_true, *is_void, *len_off_by),
+            Step::Bulk { is_true, part, len_off_by } => return self.on_bulk(*is_true, *part, *len_off_by),
             Step::Send { session, stream, len } => {
                 let Some(id) = self.id(*session) else { return true };
                 self.next_token += 1;
@@ -288,12 +299,16 @@ impl Victim {
         {
             *bytes = (u64::from(trailer.len) + u64::from(trailer.room)).to_le_bytes();
         }
-        if trailer.kind == PacketKind::Grants {
-            for (slot, place) in (trailer.room..).zip(payload.as_chunks_mut::<{ Grant::LEN }>().0) {
+        if trailer.kind == PacketKind::Bulk {
+            let grants = (usize::from(trailer.fragment) * Grant::LEN).min(payload.len());
+            let (grants, arrivals) = payload.split_at_mut(grants);
+            for (slot, place) in (trailer.room..).zip(grants.as_chunks_mut::<{ Grant::LEN }>().0) {
                 let offset = u64::from(trailer.fragment) << 14;
                 let address = trailer.address;
                 *place = Grant { slot: slot % 40, len: trailer.len % (1 << 16), offset, address }.to_bytes();
             }
+            let places = arrivals.as_chunks_mut::<{ Address::LEN }>().0;
+            places.iter_mut().for_each(|place| *place = trailer.address.to_bytes());
         }
         let packet = [payload.as_slice(), &trailer.to_bytes(&payload, Integrity::Crc32)].concat();
         self.number = trailer.number.wrapping_add(1);
@@ -314,15 +329,16 @@ impl Victim {
         true
     }
 
-    fn on_bulk(&mut self, is_true: bool, is_void: bool, len_off_by: i64) {
-        let Some((offset, len)) = self.receives.pop_front() else { return };
+    fn on_bulk(&mut self, is_true: bool, part: BulkPart, len_off_by: i64) -> bool {
+        let Some((offset, len)) = self.receives.pop_front() else { return true };
         let grant = self.grants.pop_front().filter(|_| is_true);
         let other = Grant { slot: 0, len, offset, address: Address::default() };
         let grant = grant.unwrap_or(other);
         let len = i64::from(len).saturating_add(len_off_by).clamp(0, 1 << 16) as usize;
         let payload = vec![0; len];
-        let trailer = BulkTrailer { grant, epoch: self.epoch, is_void };
-        self.peering.on_bulk(self.now, PATH, &payload, &trailer.to_bytes(&payload, Integrity::Crc32));
+        let trailer = BulkTrailer { grant, epoch: self.epoch, part };
+        let trailer = trailer.to_bytes(&payload, Integrity::Crc32);
+        self.peering.on_bulk(self.now, PATH, &payload, &trailer).is_ok()
     }
 
     fn transmit(&mut self, has_memory: bool) {
@@ -333,10 +349,10 @@ impl Victim {
                     assert_eq!(trailer.number, self.sent, "numbers follow each other");
                     self.sent = self.sent.wrapping_add(1);
                     if let Payload::Inline(inline) = payload
-                        && trailer.kind == PacketKind::Grants
+                        && trailer.kind == PacketKind::Bulk
                     {
-                        let grants = inline.as_slice().as_chunks::<{ Grant::LEN }>().0;
-                        self.grants.extend(grants.iter().map(Grant::from_bytes));
+                        let grants = inline.as_slice().as_chunks::<{ Grant::LEN }>().0.iter();
+                        self.grants.extend(grants.take(trailer.fragment.into()).map(Grant::from_bytes));
                     }
                 }
                 Transmit::BulkReceive { offset, len, .. } => {

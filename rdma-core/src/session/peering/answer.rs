@@ -1,7 +1,7 @@
 //! How grants are answered
 
 use super::super::outgoing::Granted;
-use super::super::{BulkTrailer, Grant, PathId, SessionId, StreamId, Transmit};
+use super::super::{BulkPart, BulkTrailer, Grant, PathId, SessionId, StreamId, Transmit};
 use super::Peering;
 use crate::Time;
 use crate::probe::{self, ProtocolState};
@@ -20,13 +20,17 @@ impl Peering {
                 continue;
             }
             let path = self.paths[index].as_mut()?;
-            let token = if let Granted::Message(token) = granted { Some(token) } else { None };
-            let is_void = token.is_none() && grant.len > 0;
-            path.sender.pop(now, is_void);
-            if is_void {
+            let (token, part) = match granted {
+                Granted::Message { token, is_last: true } => (Some(token), BulkPart::Last),
+                Granted::Message { token, is_last: false } => (Some(token), BulkPart::Inner),
+                Granted::Nothing | Granted::NotYet if grant.len > 0 => (None, BulkPart::Void),
+                Granted::Nothing | Granted::NotYet => (None, BulkPart::Inner),
+            };
+            path.sender.pop(now, part == BulkPart::Void);
+            if part == BulkPart::Void {
                 probe::reached(ProtocolState::BulkVoid);
             }
-            let trailer = BulkTrailer { grant, epoch: path.epoch, is_void };
+            let trailer = BulkTrailer { grant, epoch: path.epoch, part };
             return Some(Transmit::BulkSend { path: PathId(index as u32), token, trailer });
         }
         None

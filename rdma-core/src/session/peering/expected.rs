@@ -6,6 +6,7 @@ use super::super::{Address, Event, IncomingId, MAX_EAGER, PathId, SessionId, Str
 use super::Peering;
 use super::message::{Incoming, Parts, Progress};
 use super::session::{Stream, Table};
+use crate::Time;
 use crate::probe::{self, ProtocolState};
 
 /// The most messages of a stream that are expected at once
@@ -14,7 +15,7 @@ const MAX_EXPECTED: u32 = 4;
 ///
 /// Two ways over a cable of 40 or 80 Gb/s take less time than these bytes: the grants for the rest arrive while they are sent. What is
 /// expected wrongly costs no more than this.
-const AHEAD: u64 = 1 << 18;
+const AHEAD: u64 = 1 << 19;
 
 impl Peering {
     /// Whether [`expect`](Self::expect) would expect a message
@@ -159,14 +160,14 @@ impl Peering {
     }
 
     /// An expected message was announced: what was not granted yet is granted as that of others
-    pub(super) fn on_expected_announced(&mut self, id: IncomingId) {
+    pub(super) fn on_expected_announced(&mut self, now: Time, id: IncomingId) {
         let Some(message) = self.incoming.get_mut(id.0 as usize) else { return };
         let Progress::Bulk(parts) = &mut message.progress else { return };
         parts.is_announced = true;
         if self.next_part(id).is_some() {
             self.ungranted.push_back(id);
         }
-        self.complete_if_whole(id);
+        self.complete_if_whole(now, id);
     }
 
     /// The peer has not sent a part of a message that was expected: it had nothing to send for long, or messages waited behind the part on

@@ -4,7 +4,7 @@ use super::super::config::MAX_ROOM;
 use super::super::incoming::Entry;
 use super::super::packets::Fate;
 use super::super::{
-    Address, BulkTrailer, Event, FRAGMENT, Grant, IncomingId, MAX_EAGER, PacketError, PacketKind,
+    Address, BulkPart, BulkTrailer, Event, FRAGMENT, Grant, IncomingId, MAX_EAGER, PacketError, PacketKind,
     PacketTrailer, PathId, PathLoss, Placement, SessionId, StreamId, Violation, packets,
 };
 use super::Peering;
@@ -77,14 +77,14 @@ impl Peering {
                 }
                 self.accept_streams(session, stream)?;
                 self.on_room(session, stream, trailer.room);
-                self.on_message(payload, &trailer)
+                self.on_message(now, payload, &trailer)
             }
             kind => {
                 if kind.opens_streams() && self.accept(session)? {
                     self.accept_streams(session, stream)?;
                 }
                 self.on_room(session, stream, trailer.room);
-                self.on_control(now, id, kind, payload, trailer.address)?;
+                self.on_control(now, id, payload, &trailer)?;
                 Ok(None)
             }
         }
@@ -94,32 +94,43 @@ impl Peering {
         &mut self,
         now: Time,
         path: PathId,
-        kind: PacketKind,
         payload: &[u8],
-        address: Address,
+        trailer: &PacketTrailer,
     ) -> Result<(), Violation> {
-        let (grants, rest) = match kind {
-            PacketKind::Grants => payload.as_chunks::<{ Grant::LEN }>(),
-            PacketKind::Reset => {
-                let code = <[u8; 8]>::try_from(payload).map_err(|_| Violation::Payload(payload.len()))?;
-                return self.on_reset(SessionId(address.session), u64::from_le_bytes(code));
+        let Address { session, stream, .. } = trailer.address;
+        let violation = Violation::Payload(payload.len());
+        match trailer.kind {
+            PacketKind::Bulk => {
+                let grants = usize::from(trailer.fragment) * Grant::LEN;
+                let (grants, addresses) = payload.split_at_checked(grants).ok_or(violation)?;
+                let (addresses, rest) = addresses.as_chunks();
+                if !rest.is_empty() {
+                    return Err(violation);
+                }
+                addresses.iter().for_each(|address| self.on_arrived(Address::from_bytes(address)));
+                return self.on_grants(now, path, grants.as_chunks().0);
             }
-            _ => (&[][..], payload),
-        };
-        if !rest.is_empty() {
-            return Err(Violation::Payload(payload.len()));
-        }
-        match kind {
-            PacketKind::Arrived => self.on_arrived(address),
-            PacketKind::Stop => self.on_stop(SessionId(address.session), StreamId(address.stream)),
+            PacketKind::Reset => {
+                let code = <[u8; 8]>::try_from(payload).map_err(|_| violation)?;
+                return self.on_reset(SessionId(session), u64::from_le_bytes(code));
+            }
+            _ if !payload.is_empty() => return Err(violation),
+            PacketKind::Stop => self.on_stop(SessionId(session), StreamId(stream)),
             _ => (),
         }
-        let Some(Some(path)) = self.paths.get_mut(path.0 as usize) else { return Ok(()) };
+        Ok(())
+    }
+
+    /// Takes in grants of the bulk lane of a path
+    fn on_grants(&mut self, now: Time, path: PathId, grants: &[[u8; Grant::LEN]]) -> Result<(), Violation> {
         for grant in grants.iter().map(Grant::from_bytes) {
+            let Some(Some(path)) = self.paths.get_mut(path.0 as usize) else { return Ok(()) };
             if grant.len > self.config.bulk_fragment {
                 return Err(Violation::Grant { len: grant.len, offset: grant.offset });
             }
             path.sender.push(now, grant)?;
+            // Its message may have waited for it.
+            self.enqueue(SessionId(grant.address.session), StreamId(grant.address.stream));
         }
         Ok(())
     }
@@ -187,6 +198,7 @@ impl Peering {
 
     fn on_message(
         &mut self,
+        now: Time,
         payload: &[u8],
         trailer: &PacketTrailer,
     ) -> Result<Option<Placement>, Violation> {
@@ -210,7 +222,7 @@ impl Peering {
             };
             if is_unexpected {
                 self.end_expectations(id, stream_id);
-                return self.on_message(payload, trailer);
+                return self.on_message(now, payload, trailer);
             }
         }
         let entry = stream.incoming.entry(trailer.address.message, config.local.stream_share);
@@ -275,7 +287,7 @@ impl Peering {
             self.enqueue_room(id, stream_id);
         }
         if let Some(expected) = expected {
-            self.on_expected_announced(expected);
+            self.on_expected_announced(now, expected);
         }
         if announced.is_some() {
             self.await_grants(id, stream_id);
@@ -326,6 +338,8 @@ impl Peering {
         let found = self.stream(id, stream);
         if let Some(found) = found {
             let token = found.outgoing.arrived(address.message);
+            // The next message may have waited for grants.
+            self.enqueue(id, stream);
             self.on_delivered(id, stream, token);
         }
     }
@@ -361,10 +375,21 @@ impl Peering {
     ///
     /// `payload` is empty for a receive that only keeps the lane alive. If anything but the granted bytes arrived, the path
     /// is given up.
-    pub fn on_bulk(&mut self, now: Time, id: PathId, payload: &[u8], trailer: &[u8]) {
-        let Some(Some(path)) = self.paths.get_mut(id.0 as usize) else { return };
+    ///
+    /// # Errors
+    ///
+    /// As [`on_packet`](Self::on_packet).
+    pub fn on_bulk(
+        &mut self,
+        now: Time,
+        id: PathId,
+        payload: &[u8],
+        trailer: &[u8],
+    ) -> Result<(), Violation> {
+        let Some(Some(path)) = self.paths.get_mut(id.0 as usize) else { return Ok(()) };
         let Some((number, slot)) = path.receiver.pop(now) else {
-            return self.lose_path(id, PathLoss::BulkLost);
+            self.lose_path(id, PathLoss::BulkLost);
+            return Ok(());
         };
         let grant = Grant { slot: number, len: slot.len, offset: slot.offset, address: slot.address };
         let epoch = path.epoch;
@@ -376,31 +401,41 @@ impl Peering {
         let Some(trailer) = trailer.ok().filter(is_expected) else {
             // The next bytes of the lane may go here, too, until it has stopped.
             self.stopping.push((id, slot));
-            return self.lose_path(id, PathLoss::BulkLost);
+            self.lose_path(id, PathLoss::BulkLost);
+            return Ok(());
         };
+        let is_void = trailer.part == BulkPart::Void;
         match slot.id {
-            Some(message) if !trailer.is_void => self.on_bulk_part(message, slot.len),
+            Some(message) if !is_void => self.on_bulk_part(now, message, slot.len),
             Some(message) if slot.is_expected => self.on_void(id, message, (slot.offset, slot.len)),
             _ => (),
         }
+        // The message may not be announced otherwise, and may not be expected any more.
+        if slot.is_expected && trailer.part == BulkPart::Last {
+            let len = slot.offset + u64::from(slot.len);
+            let kind = PacketKind::Announce;
+            let announcement = PacketTrailer { kind, address: slot.address, ..PacketTrailer::default() };
+            self.on_message(now, &len.to_le_bytes(), &announcement)?;
+        }
+        Ok(())
     }
 
-    fn on_bulk_part(&mut self, id: IncomingId, len: u32) {
+    fn on_bulk_part(&mut self, now: Time, id: IncomingId, len: u32) {
         let Some(incoming) = self.incoming.get_mut(id.0 as usize) else { return };
         let Progress::Bulk(parts) = &mut incoming.progress else { return };
         parts.received += u64::from(len);
-        self.complete_if_whole(id);
+        self.complete_if_whole(now, id);
     }
 
     /// Notes that a message of the bulk lane has arrived, if it was announced and all of it is here
-    pub(super) fn complete_if_whole(&mut self, id: IncomingId) {
+    pub(super) fn complete_if_whole(&mut self, now: Time, id: IncomingId) {
         let Some(incoming) = self.incoming.get(id.0 as usize) else { return };
         let Progress::Bulk(parts) = &incoming.progress else { return };
         if !parts.is_announced || parts.received < incoming.len {
             return;
         }
         let Address { session, stream, message } = incoming.address;
-        self.arrived.push_back(incoming.address);
+        self.arrivals.push_back((now, incoming.address));
         probe::reached(ProtocolState::BulkArrived);
         // Its number may be that of another message from now on.
         self.ungranted.retain(|other| *other != id);

@@ -102,8 +102,10 @@ pub struct Peering {
     expected: VecDeque<(SessionId, StreamId)>,
     /// Streams with something to send, by priority.
     ready: [VecDeque<(SessionId, StreamId)>; 3],
-    /// Messages of the bulk lane whose arrival the peer does not know.
-    arrived: VecDeque<Address>,
+    /// Messages of the bulk lane whose arrival the peer does not know, with the time at which each has arrived.
+    arrivals: VecDeque<(Time, Address)>,
+    /// Whether the first of them does not wait for grants any more.
+    has_arrival_waited: bool,
     resets: VecDeque<(SessionId, u64)>,
     /// Streams of which this side reads no more.
     stops: VecDeque<(SessionId, StreamId)>,
@@ -140,7 +142,8 @@ impl Peering {
             ungranted: VecDeque::new(),
             expected: VecDeque::new(),
             ready: Default::default(),
-            arrived: VecDeque::new(),
+            arrivals: VecDeque::new(),
+            has_arrival_waited: false,
             resets: VecDeque::new(),
             stops: VecDeque::new(),
             pending_resets: 0,
@@ -204,6 +207,7 @@ impl Peering {
         for content in lost.lane.drain().collect::<Vec<_>>() {
             self.on_fate(path, content, Fate::Lost);
         }
+        self.announce_all();
         self.events.push_back(Event::PathLost { path, reason, was_proven: lost.is_proven });
     }
 
@@ -406,7 +410,8 @@ impl Peering {
 
     /// When to call [`tick`](Self::tick) and [`poll_transmit`](Self::poll_transmit) next, if nothing happens before
     pub fn next_timeout(&self) -> Time {
-        self.paths.iter().flatten().map(Path::next_timeout).min().unwrap_or(Time::MAX)
+        let paths = self.paths.iter().flatten().map(Path::next_timeout).min();
+        paths.unwrap_or(Time::MAX).min(self.arrival_due())
     }
 
     /// As [`next_timeout`](Self::next_timeout), while nothing can be sent
@@ -463,6 +468,19 @@ impl Peering {
             && !std::mem::replace(&mut found.room.is_queued, true)
         {
             self.rooms.push_back((id, stream));
+        }
+    }
+
+    /// Announces messages that only their last part has announced, which a path may have lost
+    fn announce_all(&mut self) {
+        let streams = self.sessions.iter_mut().flat_map(Table::iter_mut).flat_map(|session| {
+            let id = session.id;
+            session.streams.iter_mut().map(move |(stream, found)| (id, *stream, found))
+        });
+        let lost =
+            streams.filter_map(|(id, stream, found)| found.outgoing.announce().then_some((id, stream)));
+        for (id, stream) in lost.collect::<Vec<_>>() {
+            self.enqueue(id, stream);
         }
     }
 

@@ -7,8 +7,8 @@ use super::super::bulk::Slot;
 use super::super::lane::Due;
 use super::super::outgoing::Next;
 use super::super::{
-    Address, FRAGMENT, IncomingId, Inline, PacketKind, PacketTrailer, PathId, Payload, Priority, SessionId,
-    StreamId, Transmit,
+    Address, FRAGMENT, IncomingId, Inline, MAX_ARRIVALS, MAX_GRANTS, PacketKind, PacketTrailer, PathId,
+    Payload, Priority, SessionId, StreamId, Transmit,
 };
 use super::message::{Incoming, Progress};
 use super::path::Path;
@@ -25,6 +25,11 @@ const BULK_KEEP_ALIVE: Duration = Duration::from_secs(60);
 ///
 /// What comes later waits for them: 3.6 µs at 9.2 GB/s.
 const LOW_QUEUE: u32 = 8;
+
+/// How long the word of a message's arrival waits for grants, to go with them, while this side sends parts of messages itself
+///
+/// Each packet takes the cable 60 ns of them (the model of the simulator). The peer keeps the memory of the message until then.
+const ARRIVAL_DELAY: Duration = Duration::from_micros(5);
 
 /// No message is divided among paths into parts that are shorter, in bytes.
 const SHORTEST_SHARE: u64 = 1 << 15;
@@ -81,11 +86,13 @@ impl Peering {
     /// the payload until their message is [delivered](super::super::Event::Delivered): a message begins when there is memory for all
     /// of it, so that those that have begun always end. Without memory, only packets are sent again that were sent before.
     pub fn poll_transmit(&mut self, now: Time, memory: u32) -> Option<Transmit> {
-        if !self.wants_to_send() && self.paths.iter().flatten().all(|path| now < path.next_timeout()) {
+        if !self.wants_to_send() && now < self.next_timeout() {
             return None;
         }
-        self.next_control(now)
-            .or_else(|| self.next_bulk(now))
+        self.has_arrival_waited |= now >= self.arrival_due();
+        self.next_bulk_receive(now)
+            .or_else(|| self.next_control(now))
+            .or_else(|| self.next_answer(now))
             .or_else(|| self.next_data(now, memory))
             .or_else(|| self.next_room(now))
             .or_else(|| self.next_due(now))
@@ -95,9 +102,9 @@ impl Peering {
     #[inline]
     pub fn wants_to_send(&self) -> bool {
         let has_grants =
-            |path: &Path| path.receiver.has_grants() || path.receiver.hurries() || path.sender.has_grants();
+            |path: &Path| path.receiver.grants() > 0 || path.receiver.hurries() || path.sender.has_grants();
         self.ready.iter().any(|ready| !ready.is_empty())
-            || !self.arrived.is_empty()
+            || self.has_arrival_waited
             || !self.resets.is_empty()
             || !self.stops.is_empty()
             || !self.rooms.is_empty()
@@ -108,6 +115,14 @@ impl Peering {
 
     fn has_room_for_expected(&self) -> bool {
         self.paths.iter().flatten().any(|path| path.receiver.has_room_for_expected())
+    }
+
+    /// When the word of an arrival is sent by itself, if it still waits
+    pub(super) fn arrival_due(&self) -> Time {
+        let waiting = self.arrivals.front().filter(|_| !self.has_arrival_waited);
+        let Some((arrival, _)) = waiting else { return Time::MAX };
+        let is_sending = self.paths.iter().flatten().any(|path| !path.sender.is_idle());
+        if is_sending { *arrival + ARRIVAL_DELAY } else { *arrival }
     }
 
     /// Looks at grants that wait for messages: a message begins, or there will be none
@@ -132,8 +147,8 @@ impl Peering {
     fn next_control(&mut self, now: Time) -> Option<Transmit> {
         for index in 0..self.paths.len() {
             let Some(path) = &mut self.paths[index] else { continue };
-            if path.receiver.has_grants() && path.lane.control_room() > 0 {
-                let (mut payload, mut slots, mut count) = (Inline::new(), [0; 4], 0);
+            if path.receiver.grants() > 0 && path.lane.control_room() > 0 {
+                let (mut payload, mut slots, mut count) = (Inline::new(), [0; MAX_GRANTS], 0);
                 while count < slots.len()
                     && let Some(grant) = path.receiver.next_grant()
                 {
@@ -142,26 +157,17 @@ impl Peering {
                     count += 1;
                 }
                 if count > 0 {
-                    let part = Part::Grants { slots, count: count as u8 };
-                    return Some(self.control(
-                        now,
-                        index,
-                        PacketKind::Grants,
-                        payload,
-                        Address::default(),
-                        part,
-                    ));
+                    return Some(self.bulk(now, index, payload, slots, count as u8));
                 }
             }
         }
-        let is_empty = self.arrived.is_empty() && self.resets.is_empty() && self.stops.is_empty();
+        let is_empty = !self.has_arrival_waited && self.resets.is_empty() && self.stops.is_empty();
         if is_empty && self.rooms.is_empty() {
             return None;
         }
         let index = self.fastest_lane(|path| path.lane.control_room() > 0)?;
-        if let Some(address) = self.arrived.pop_front() {
-            let part = Part::Arrived(address);
-            return Some(self.control(now, index, PacketKind::Arrived, Inline::new(), address, part));
+        if self.has_arrival_waited {
+            return Some(self.bulk(now, index, Inline::new(), [0; MAX_GRANTS], 0));
         }
         if let Some((session, code)) = self.resets.pop_front() {
             let mut payload = Inline::new();
@@ -180,6 +186,32 @@ impl Peering {
         // A packet of data that is next anyway carries the room of its stream.
         let next = self.ready.iter().find_map(VecDeque::front);
         if next.is_some() && next == self.rooms.front() { None } else { self.next_room(now) }
+    }
+
+    /// Grants, which `payload` has, and what has arrived
+    fn bulk(
+        &mut self,
+        now: Time,
+        index: usize,
+        mut payload: Inline,
+        slots: [u32; MAX_GRANTS],
+        grants: u8,
+    ) -> Transmit {
+        let (mut addresses, mut arrivals) = ([Address::default(); MAX_ARRIVALS], 0);
+        while arrivals < addresses.len()
+            && let Some((_, address)) = self.arrivals.pop_front()
+        {
+            payload.push(address.to_bytes());
+            addresses[arrivals] = address;
+            arrivals += 1;
+        }
+        self.has_arrival_waited &= !self.arrivals.is_empty();
+        // The packet carries the room of the first stream.
+        let address = Address { message: 0, ..addresses[0] };
+        let part = Part::Bulk { slots, grants, addresses, arrivals: arrivals as u8 };
+        let kind = PacketKind::Bulk;
+        let trailer = PacketTrailer { kind, fragment: grants, address, ..PacketTrailer::default() };
+        self.packet(now, index, Payload::Inline(payload), trailer, part)
     }
 
     /// The room of a stream, by itself
@@ -250,10 +282,12 @@ impl Peering {
         Transmit::Packet { path: PathId(index as u32), payload, trailer }
     }
 
-    /// Receives for parts of messages, and parts that the peer has posted receives for
-    fn next_bulk(&mut self, now: Time) -> Option<Transmit> {
-        self.next_answer(now)
-            .or_else(|| self.next_keep_alive(now))
+    /// The next receive for a part of a message, unless a packet of grants is full: they share it
+    fn next_bulk_receive(&mut self, now: Time) -> Option<Transmit> {
+        if self.paths.iter().flatten().any(|path| path.receiver.grants() >= MAX_GRANTS) {
+            return None;
+        }
+        self.next_keep_alive(now)
             .or_else(|| self.next_receive(now))
             .or_else(|| self.next_expected_receive(now))
     }
@@ -380,6 +414,18 @@ impl Peering {
                     continue;
                 };
                 let left = stream.room.left();
+                if self.begin_if_granted(id, stream_id, left) {
+                    if let Some(answer) = self.next_answer(now) {
+                        return Some(answer);
+                    }
+                    continue;
+                }
+                let Some(stream) = self.stream(id, stream_id) else { continue };
+                if stream.outgoing.waits_for_grants() {
+                    stream.is_queued = false;
+                    self.ready[priority].remove(position);
+                    continue;
+                }
                 let next = stream.outgoing.next((memory > 0).then_some(left.min(unreserved)));
                 if next.is_none() && stream.outgoing.has_next(Some(left)) {
                     // It stays in line until there is memory.
@@ -406,6 +452,24 @@ impl Peering {
             }
         }
         None
+    }
+
+    /// Begins the next message of a stream without announcing it, if the peer has granted all of it: its last part announces it
+    fn begin_if_granted(&mut self, id: SessionId, stream: StreamId, room: u32) -> bool {
+        let Some(found) = self.sessions[id.0 as usize & 1].peek(id) else { return false };
+        let Some((message, len)) =
+            found.streams.get(&stream).and_then(|found| found.outgoing.next_bulk(room))
+        else {
+            return false;
+        };
+        let address = Address { session: id.0, stream: stream.0, message };
+        let granted: u64 = self.paths.iter().flatten().map(|path| path.sender.granted(address)).sum();
+        let Some(found) = self.stream(id, stream).filter(|_| granted == len) else { return false };
+        let charge = found.outgoing.begin_unannounced();
+        found.room.spend(charge);
+        probe::reached(ProtocolState::BulkUnannounced);
+        self.look_at_grants_again();
+        true
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use super::super::bulk::{BulkReceiver, BulkSender};
 use super::super::lane::{Lane, LaneConfig};
-use super::super::{Address, SessionId, StreamId};
+use super::super::{Address, MAX_ARRIVALS, MAX_GRANTS, SessionId, StreamId};
 use crate::Time;
 
 /// The part of a path's timeout for which a grant waits for its message, so that its receiver does not take the lane for stalled
@@ -63,12 +63,13 @@ pub(super) enum Part {
         address: Address,
         fragment: u8,
     },
-    /// The receives of the same path
-    Grants {
-        slots: [u32; 4],
-        count: u8,
+    /// The first so many receives of the same path, and the first so many messages that have arrived
+    Bulk {
+        slots: [u32; MAX_GRANTS],
+        grants: u8,
+        addresses: [Address; MAX_ARRIVALS],
+        arrivals: u8,
     },
-    Arrived(Address),
     Reset {
         session: SessionId,
         code: u64,

@@ -5,6 +5,7 @@ use super::super::{Address, Event, PathId, SessionId, StreamId, Token};
 use super::Peering;
 use super::message::{Incoming, Progress, withdraw};
 use super::path::{Content, Part};
+use crate::Time;
 use crate::probe::{self, ProtocolState};
 
 impl Peering {
@@ -93,15 +94,15 @@ impl Peering {
                     }
                 }
             }
-            (Part::Grants { slots, count }, Fate::Lost) => {
+            (Part::Bulk { slots, grants, addresses, arrivals }, Fate::Lost) => {
                 if let Some(path) = &mut self.paths[path.0 as usize] {
-                    path.receiver.lost(&slots[..count as usize]);
+                    path.receiver.lost(&slots[..grants as usize]);
                 }
-            }
-            (Part::Arrived(address), Fate::Lost) => {
-                // Of a session that is over, the peer needs no word.
-                if self.session(SessionId(address.session)).is_some() {
-                    self.arrived.push_back(address);
+                for address in &addresses[..arrivals as usize] {
+                    // Of a session that is over, the peer needs no word.
+                    if self.session(SessionId(address.session)).is_some() {
+                        self.arrivals.push_back((Time::ZERO, *address));
+                    }
                 }
             }
             (Part::Stop { session, stream }, Fate::Lost) => self.stop(session, stream),
@@ -110,8 +111,7 @@ impl Peering {
                 self.pending_resets = self.pending_resets.saturating_sub(1);
                 self.release(session);
             }
-            (Part::Grants { .. } | Part::Arrived(_) | Part::Stop { .. }, Fate::Received)
-            | (Part::Nothing, _) => (),
+            (Part::Bulk { .. } | Part::Stop { .. }, Fate::Received) | (Part::Nothing, _) => (),
         }
         if fate == Fate::Lost
             && let Some((id, stream)) = room_of

@@ -261,6 +261,10 @@ impl Table {
         self.slots.iter().filter_map(|slot| slot.session.as_deref())
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
+        self.slots.iter_mut().filter_map(|slot| slot.session.as_deref_mut())
+    }
+
     pub(super) fn peek(&self, id: SessionId) -> Option<&Session> {
         let session = self.slots.get(split(id).0)?.session.as_deref()?;
         (session.id == id).then_some(session)

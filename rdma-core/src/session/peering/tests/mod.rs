@@ -1,5 +1,6 @@
 mod expected;
 mod regressions;
+mod unannounced;
 mod world;
 
 use std::env;

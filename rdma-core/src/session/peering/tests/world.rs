@@ -46,6 +46,8 @@ pub(super) struct World {
     pub(super) faults: Faults,
     random: u64,
     pub(super) packets: u64,
+    /// Packets of the eager lane, by their kind.
+    pub(super) kinds: [u64; PacketKind::ALL.len() + 1],
 }
 
 #[derive(Default)]
@@ -189,6 +191,7 @@ impl World {
             faults: Faults::default(),
             random: seed.wrapping_mul(2).wrapping_add(1),
             packets: 0,
+            kinds: Default::default(),
         };
         (0..paths).for_each(|path| world.connect(path));
         world
@@ -279,6 +282,7 @@ impl World {
         match transmit {
             Transmit::Packet { path, payload, trailer } => {
                 let index = path.0 as usize;
+                self.kinds[trailer.kind as usize] += 1;
                 self.nodes[node].peering.packet_sent(path);
                 let mut packet = match &payload {
                     Payload::Fragment { token, offset, len } => {
@@ -378,7 +382,7 @@ impl World {
         if let Some((_, bytes)) = incoming.values_mut().find(|(other, _)| Some(*other) == buffer) {
             bytes[offset as usize..][..payload.len()].copy_from_slice(&payload);
         }
-        peering.on_bulk(self.now, PathId(path as u32), &payload, &trailer);
+        peering.on_bulk(self.now, PathId(path as u32), &payload, &trailer).expect("the peer is correct");
         self.handle_events(node);
         true
     }

@@ -1,0 +1,118 @@
+//! What goes without a packet of its own: announcements of messages that are granted whole, and the word of their arrival
+
+use super::*;
+use crate::Time;
+
+/// Messages of one part, of several, and as long as what is granted ahead on one path
+const LENS: [usize; 4] = [MAX_EAGER + 1, 1 << 17, 3 * (1 << 16) + 36, 1 << 19];
+const ONE_WAY: Duration = Duration::from_micros(5);
+
+/// A session whose accepting side expects as many messages of `len` bytes as it can, and has granted their parts
+fn expecting(paths: usize, len: usize) -> (World, (SessionId, StreamId)) {
+    let mut world = World::new(paths, 1);
+    let key = (world.nodes[0].peering.open().unwrap(), StreamId::MAIN);
+    world.run(SECOND);
+    while world.nodes[1].expect(key.0, key.1, len) {}
+    world.run(Duration::from_millis(1));
+    (world, key)
+}
+
+fn announcements(world: &World) -> u64 {
+    world.kinds[PacketKind::Announce as usize]
+}
+
+/// Catches an announcement of what was granted, and none of what was not.
+#[test]
+fn a_message_that_is_granted_whole_is_not_announced() {
+    for paths in [1, 2, 4] {
+        for len in LENS {
+            let (mut world, key) = expecting(paths, len);
+            world.nodes[0].send(key.0, key.1, message(0, len));
+            world.run(ONE_WAY);
+            assert!(world.nodes[1].received[&key] == [message(0, len)], "{len} bytes over {paths} paths");
+            assert_eq!(announcements(&world), 0, "{len} bytes over {paths} paths");
+            // Part of it was granted ahead, or the grants are for another length.
+            for other in [2 << 20, len + 1] {
+                let before = announcements(&world);
+                world.nodes[0].send(key.0, key.1, message(1, other));
+                world.run(SECOND);
+                assert_eq!(announcements(&world), before + 1, "{other} bytes instead of {len}");
+            }
+            assert_eq!(world.nodes[1].received[&key].len(), 3);
+            assert!(world.nodes.iter().all(|node| node.losses.is_empty() && node.outgoing.is_empty()));
+        }
+    }
+}
+
+/// Catches a message that nothing announces: its last part was lost, and its receiver expects it no more.
+#[test]
+fn a_message_without_an_announcement_survives_the_loss_of_its_path() {
+    for (cut_by, len) in [0, 1].into_iter().flat_map(|side| LENS.map(|len| (side, len))) {
+        for (paths, before) in [(1, 0), (1, 3), (1, 6), (2, 0), (2, 3), (2, 6)] {
+            let (mut world, key) = expecting(paths, len);
+            world.nodes[0].send(key.0, key.1, message(0, len));
+            world.run(Duration::from_micros(before));
+            world.cut(0, cut_by);
+            world.nodes[1].peering.expect_nothing(key.0, key.1);
+            world.run(SECOND);
+            let received = world.nodes[1].received.get(&key).map_or(0, Vec::len);
+            assert_eq!(received, 1, "{len} bytes over {paths} paths, cut by {cut_by} after {before} µs");
+            assert!(world.nodes[1].received[&key] == [message(0, len)]);
+            assert!(world.nodes[0].outgoing.is_empty());
+        }
+    }
+}
+
+/// Catches a last part that announces nothing because its memory was given back.
+#[test]
+fn a_message_without_an_announcement_arrives_although_it_is_expected_no_more() {
+    for (len, paths) in LENS.into_iter().flat_map(|len| [1, 2].map(|paths| (len, paths))) {
+        let (mut world, key) = expecting(paths, len);
+        world.nodes[0].send(key.0, key.1, message(0, len));
+        world.run(ONE_WAY / 2);
+        world.nodes[1].peering.expect_nothing(key.0, key.1);
+        world.run(SECOND);
+        assert!(world.nodes[1].received[&key] == [message(0, len)], "{len} bytes over {paths} paths");
+        assert!(world.nodes.iter().all(|node| node.losses.is_empty() && node.outgoing.is_empty()));
+        assert!(world.nodes[1].peering.incoming.is_empty());
+    }
+}
+
+/// Catches a packet for each message that has arrived, beside that with the grants for the next one.
+#[test]
+fn the_word_of_an_arrival_goes_with_grants() {
+    const MESSAGES: usize = 50;
+    let len = 1 << 17;
+    let (mut world, key) = expecting(1, len);
+    while world.nodes[0].expect(key.0, key.1, len) {}
+    world.run(Duration::from_millis(1));
+    let before = world.kinds[PacketKind::Bulk as usize];
+    for number in 0..MESSAGES {
+        for node in &mut world.nodes {
+            node.send(key.0, key.1, message(number, len));
+        }
+        world.run(ONE_WAY);
+        for node in &mut world.nodes {
+            assert_eq!(node.received[&key].len(), number + 1);
+            assert!(node.expect(key.0, key.1, len));
+        }
+        world.run(2 * ONE_WAY);
+        assert!(
+            world.nodes.iter().all(|node| node.outgoing.is_empty()),
+            "the peers know of message {number}"
+        );
+    }
+    assert_eq!(world.kinds[PacketKind::Bulk as usize] - before, 2 * MESSAGES as u64);
+    assert_eq!(announcements(&world), 0);
+}
+
+/// Regression: a word that was due and that no path could carry was due again at once: time stood still.
+#[test]
+fn the_word_of_an_arrival_waits_for_a_path() {
+    let (mut world, _) = expecting(1, LENS[0]);
+    let peering = &mut world.nodes[0].peering;
+    peering.arrivals.push_back((world.now, Address::default()));
+    peering.lose_path(PathId(0), PathLoss::Device);
+    assert_eq!(peering.poll_transmit(world.now, 64), None);
+    assert_eq!(peering.next_timeout(), Time::MAX);
+}
