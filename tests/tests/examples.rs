@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rdma_sim::Topology;
 use rdma_sim_verbs::shared::Settings;
+use rdma_tests::files;
 use rdma_tests::hosts::{Hosts, Running};
 
 const PING_PONG: &str = "ping_pong";
@@ -132,10 +133,14 @@ fn unplug_and_recover_waits_for_the_cable_and_goes_on() {
     );
 }
 
+/// Catches a corpus that is not read, one of other settings, and a run of it that fails.
 #[test]
 fn fuzz_your_protocol_holds_by_seed_by_strategy_and_by_bytes() {
     let ended = Example::run(FUZZ_YOUR_PROTOCOL, &["--sim"]).succeeded();
     assert_eq!(ended.stdout.lines().filter(|line| line.ends_with(" hold")).count(), 3, "{ended:?}");
+    let corpus = files::root().join("rdma-async/examples/corpora/fuzz_your_protocol");
+    let count = std::fs::read_dir(corpus).expect("the corpus is committed").count();
+    assert!(ended.stdout.contains(&format!(" and {count} of the corpus, ")), "{count}: {ended:?}");
 }
 
 /// Catches a node that votes for two candidates of one term, a planted bug that is none, a line that repeats another run or more than
