@@ -153,7 +153,8 @@ impl Net {
 
     /// Runs `task` beside the main future, outside of all hosts: no fault stops it
     ///
-    /// [`SimHost::spawn`](crate::SimHost::spawn) makes a task part of a host.
+    /// [`SimHost::spawn`](crate::SimHost::spawn) makes a task part of a host. Under [`check`](crate::check()), the task must end before the
+    /// main future does, unless [leaked tasks are allowed](crate::Check::allow_leaked_tasks).
     #[track_caller]
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn_at(Location::caller(), Box::pin(task));

@@ -83,6 +83,12 @@ fn the_peering_corpus_replays() {
     replay("peering", fuzz::peering);
 }
 
+/// Catches a session that loses or repeats a message under the faults of an input.
+#[test]
+fn the_sessions_corpus_replays() {
+    replay("sessions", fuzz::sessions);
+}
+
 #[test]
 fn the_verbs_corpus_replays() {
     replay("verbs", fuzz::verbs);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rdma_sim::Topology;
 use rdma_sim_verbs::shared::Settings;
+use rdma_tests::files;
 use rdma_tests::hosts::{Hosts, Running};
 
 const PING_PONG: &str = "ping_pong";
@@ -132,21 +133,48 @@ fn unplug_and_recover_waits_for_the_cable_and_goes_on() {
     );
 }
 
+/// Catches a corpus that is not read, one of other settings, and a run of it that fails.
 #[test]
 fn fuzz_your_protocol_holds_by_seed_by_strategy_and_by_bytes() {
     let ended = Example::run(FUZZ_YOUR_PROTOCOL, &["--sim"]).succeeded();
     assert_eq!(ended.stdout.lines().filter(|line| line.ends_with(" hold")).count(), 3, "{ended:?}");
+    let corpus = files::root().join("rdma-async/examples/corpora/fuzz_your_protocol");
+    let count = std::fs::read_dir(corpus).expect("the corpus is committed").count();
+    assert!(ended.stdout.contains(&format!(" and {count} of the corpus, ")), "{count}: {ended:?}");
 }
 
-/// Catches a node that votes for two candidates of one term, and a planted bug that is none.
+/// Catches a node that votes for two candidates of one term, a planted bug that is none, a line that repeats another run or more than
+/// one, and a page that is missing or of another run.
 #[test]
-fn leader_election_finds_the_planted_bug_and_nothing_else() {
+fn leader_election_finds_the_planted_bug_repeats_it_and_shows_it_on_a_page() {
     let ended = Example::run(LEADER_ELECTION, &[]).succeeded();
     assert!(ended.stdout.ends_with("each term has one leader\n"), "{ended:?}");
-    let forgetful = Example::run(LEADER_ELECTION, &["--forgetful"]);
-    assert_ne!(forgetful.code, Some(0), "{forgetful:?}");
-    assert!(forgetful.stderr.contains("a term has one leader"), "{forgetful:?}");
-    assert!(forgetful.stderr.contains("restart"), "the shrunk run has the fault that matters: {forgetful:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let forgetful = |page: &str, line: Option<&str>| {
+        let mut command = Command::new(program(LEADER_ELECTION));
+        command.arg("--forgetful").env("RDMA_SIM_PAGE", folder.path().join(page));
+        line.into_iter().for_each(|line| _ = command.env("RDMA_SIM_REPLAY", line));
+        let ended = Example::start(&mut command).end();
+        assert_eq!(ended.code, Some(101), "{ended:?}");
+        assert!(ended.stderr.contains("a term has one leader"), "{ended:?}");
+        let page = std::fs::read_to_string(folder.path().join(page)).expect("the page is written");
+        (ended, page)
+    };
+    let (found, page) = forgetful("found.html", None);
+    assert!(found.stderr.contains("It failed in 1 of "), "the line is not needed to find it: {found:?}");
+    let (_, line) = found.stderr.split_once("RDMA_SIM_REPLAY='").expect("the line is printed");
+    let (line, _) = line.split_once('\'').expect("it is quoted");
+    assert!(line.starts_with("2 test=leader_election "), "{line}");
+    assert!(line.contains("restart"), "the shrunk run has the fault that matters: {line}");
+
+    let (repeated, again) = forgetful("repeated.html", Some(line));
+    assert!(!repeated.stderr.contains("It failed in 1 of "), "one run alone: {repeated:?}");
+    assert!(repeated.stderr.contains(&format!("RDMA_SIM_REPLAY='{line}'")), "{repeated:?}");
+    assert_eq!(again, page, "the same run, shown on the same page");
+    assert!(page.contains("<title>leader_election, seed ") && page.contains(": failed</title>"));
+    for part in ["a term has one leader", "\"a\"", "\"b\"", "\"c\"", "state candidate"] {
+        assert!(page.contains(part), "{part} is on the page");
+    }
 }
 
 /// Catches an operation that fails, or never ends, when a cable is pulled, and sums that differ between Macs.

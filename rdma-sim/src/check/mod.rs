@@ -43,17 +43,16 @@ use crate::Net;
 
 /// Runs `test` under many seeds
 ///
-/// The DMA sanitizer is on, and every object that the test created on a device must be destroyed when the test ends. The first run is
-/// the plain one, without random faults: it shows where the traffic is. The test may return a [`Result`], see [`Outcome`].
+/// The DMA sanitizer is on. When the test ends, every object that it created on a device must be destroyed, and the tasks that it spawned
+/// outside of all hosts must have ended, unless they [need not](Check::allow_leaked_tasks). The first run is the plain one, without random
+/// faults: it shows where the traffic is. The test may return a [`Result`], see [`Outcome`].
 ///
 /// # Panics
 ///
 /// If a run fails: the test or one of its tasks panics, returns an error, waits for an event that will never come, misuses memory, or
-/// leaves objects behind; or if a statement of [`sometimes!`](rdma_core::sometimes!) was evaluated and never held, or an
-/// [expectation](Check::reaches) was not reached. Tasks that still run when the test ends are dropped, unless there
-/// must be [none](Check::no_leaked_tasks). The message has the line that repeats
-/// the run, with as few faults and choices as were found to suffice, and the one of the run as it was found. Also if an environment
-/// variable is not a number or a replay line.
+/// leaves objects or tasks behind; or if a statement of [`sometimes!`](rdma_core::sometimes!) was evaluated and never held, or an
+/// [expectation](Check::reaches) was not reached. The message has the line that repeats the run, with as few faults and choices as
+/// were found to suffice, and the one of the run as it was found. Also if an environment variable is not a number or a replay line.
 ///
 /// [`try_check`] returns the failure instead.
 #[track_caller]

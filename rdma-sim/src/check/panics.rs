@@ -47,10 +47,20 @@ fn watch() {
             }
             LAST.with_borrow_mut(|[last, before]| *before = last.replace(panic));
             if !IS_QUIET.get() {
+                // The hook of libFuzzer ends the process: nothing after it is printed.
+                print_replay_line();
                 hook(info);
             }
         }));
     });
+}
+
+/// Prints the line that repeats the run of this thread, if there is one, to where the message of its panic goes
+#[expect(clippy::print_stderr, reason = "beside the message of the panic, which is printed there")]
+fn print_replay_line() {
+    if let Some(line) = LINE.with_borrow(Clone::clone) {
+        eprintln!("\nA run of a check panics. To repeat it:\n\n{line}\n");
+    }
 }
 
 /// Prints the last panics and the line that repeats them: the process aborts next

@@ -98,7 +98,7 @@ pub(super) fn run<O: Outcome>(
         .choices(choices)
         .sanitize(true)
         .time_limit(check.time_limit)
-        .settle(check.no_leaked_tasks)
+        .settle(!check.allows_leaked_tasks)
         .without_digest()
         .progress(Arc::clone(progress));
     if purpose == Purpose::Measure {
@@ -161,12 +161,13 @@ pub(super) fn run<O: Outcome>(
 impl Check {
     /// What is wrong with the tasks that have not ended, if anything is
     fn leaked_tasks(&self, unfinished: &[UnfinishedTask]) -> Option<String> {
-        let leaked = unfinished.iter().filter(|task| self.no_leaked_tasks && task.is_outside);
+        let leaked = unfinished.iter().filter(|task| !self.allows_leaked_tasks && task.is_outside);
         let waits = Waits(leaked.map(|task| task.wait.clone()).collect());
         (!waits.0.is_empty()).then(|| {
             format!(
                 "tasks outside of all hosts still wait when the test has ended:{waits}\n\
-                 Let the test wait for their end, or stop them; what serves for ever is a task of a host: `SimHost::spawn`"
+                 Let the test wait for their end, or stop them; what serves for ever is a task of a host: `SimHost::spawn`. \
+                 `Check::allow_leaked_tasks` lets them be left"
             )
         })
     }

@@ -40,7 +40,7 @@ pub struct Check {
     pub(super) liveness: Option<Duration>,
     pub(super) patience: Duration,
     pub(super) shrinks: bool,
-    pub(super) no_leaked_tasks: bool,
+    pub(super) allows_leaked_tasks: bool,
     /// What has to be reached
     pub(super) reaches: Vec<String>,
     pub(super) is_guided: bool,
@@ -78,7 +78,7 @@ impl Check {
             liveness: None,
             patience: PATIENCE,
             shrinks: true,
-            no_leaked_tasks: false,
+            allows_leaked_tasks: false,
             reaches: Vec::new(),
             is_guided: false,
             is_exhaustive: false,
@@ -185,13 +185,14 @@ impl Check {
         self
     }
 
-    /// Fails a run whose test ends before the tasks that it has spawned outside of all hosts ([`Net::spawn`](crate::Net::spawn))
+    /// Passes a run whose test ends before the tasks that it has spawned outside of all hosts ([`Net::spawn`](crate::Net::spawn))
     ///
-    /// Tasks that may run when the test ends do so before; a task that waits then, for whatever, is leaked. Tasks of hosts may go on for ever, and those
-    /// of libraries, which are spawned through a [`Runtime`](rdma_core::Runtime), may wait for their peers. Without this setting all
-    /// tasks that are left are dropped, and [listed](super::Report::tasks).
-    pub fn no_leaked_tasks(self) -> Self {
-        Self { no_leaked_tasks: true, ..self }
+    /// Without this setting, such a run fails. Tasks that may run when the test ends do so before; a task that waits then, for whatever, is
+    /// leaked. Tasks of hosts may go on for ever, and those of libraries, which are spawned through a
+    /// [`Runtime`](rdma_core::Runtime), may wait for their peers. All tasks that are left are dropped, and
+    /// [listed](super::Report::tasks).
+    pub fn allow_leaked_tasks(self) -> Self {
+        Self { allows_leaked_tasks: true, ..self }
     }
 
     /// Ends the process if a task keeps its thread for so much real time; a minute by default

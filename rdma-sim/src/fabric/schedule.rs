@@ -322,5 +322,40 @@ mod tests {
                 }
             }
         }
+
+        /// Against a list in order, with more events of one instant than are offered.
+        ///
+        /// Catches an event that is lost or comes twice because another one of its instant was picked, events that are put back in another
+        /// order or behind later ones, and one that is offered too early or is missing among those of its instant.
+        #[test]
+        fn of_the_events_of_one_instant_the_one_that_is_picked_comes_next(ops in prop::collection::vec((
+            prop::option::of(prop_oneof![4 => 0u64..3, 1 => 0u64..2_000, 1 => 0u64..20_000]),
+            any::<prop::sample::Index>(),
+        ), 0..400)) {
+            let mut schedule = Schedule::new();
+            schedule.set_limit(Time::MAX);
+            let mut expected: Vec<(u64, usize)> = Vec::new();
+            for (number, (after, index)) in ops.into_iter().enumerate() {
+                let Some(after) = after else {
+                    let due = expected.iter().take_while(|(at, _)| *at == expected[0].0).count();
+                    let due = due.min(MOST_TIES);
+                    let mut offered = Vec::new();
+                    let next = schedule.pop_any(|ties| {
+                        offered = ties.iter().map(|event| **event).collect();
+                        index.index(ties.len())
+                    });
+                    // A single event is not offered.
+                    let ties = expected.iter().take(if due > 1 { due } else { 0 });
+                    prop_assert_eq!(&offered, &ties.map(|(_, event)| *event).collect::<Vec<_>>());
+                    let picked = (due > 0).then(|| expected.remove(index.index(due)));
+                    prop_assert_eq!(next, picked.map(|(_, event)| event));
+                    prop_assert!(picked.is_none_or(|(at, _)| schedule.now().as_nanos() == at));
+                    continue;
+                };
+                let at = schedule.now().as_nanos() + after;
+                schedule.add(Time::from_nanos(at), number);
+                expected.insert(expected.partition_point(|(other, _)| *other <= at), (at, number));
+            }
+        }
     }
 }

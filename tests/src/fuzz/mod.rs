@@ -6,6 +6,7 @@ mod abi;
 mod input;
 mod link_messages;
 mod peering;
+mod sessions;
 mod transcript;
 
 use rdma_core::session::{BulkTrailer, ControlMessage, Hello, Integrity, PacketTrailer};
@@ -17,6 +18,7 @@ use rdma_sim::Bytes;
 pub use self::abi::abi;
 pub use self::link_messages::link_messages;
 pub use self::peering::peering;
+pub use self::sessions::sessions;
 use self::transcript::{Transcript, log};
 use crate::oracle::Program;
 

@@ -146,6 +146,43 @@ fn pages_are_drawn_at_every_size_in_light_and_dark_without_complaints() {
     }
 }
 
+/// The columns of the timeline in which credits are drawn, each as its place from 0 to 1
+fn columns_with_credits(browser: &Browser) -> Vec<f64> {
+    let columns = browser.eval(
+        "(() => {
+            const colour = getComputedStyle(document.documentElement).getPropertyValue('--credit-fill').trim();
+            const fill = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+            const canvas = document.getElementById('canvas');
+            const { width, height } = canvas;
+            const { data } = canvas.getContext('2d').getImageData(0, 0, width, height);
+            const isFill = (x, y) => fill.every((value, k) => data[4 * (y * width + x) + k] === value);
+            const rows = [...Array(height).keys()];
+            return [...Array(width).keys()].filter((x) => rows.some((y) => isFill(x, y))).map((x) => x / width);
+        })()",
+    );
+    columns.as_array().expect("a list").iter().map(|place| place.as_f64().expect("a number")).collect()
+}
+
+/// Catches a page without credits, and one that shows them while no receive is posted.
+#[test]
+fn a_page_shows_credits_while_receives_are_posted() {
+    let Some(browser) = devtools::browser() else { return };
+    let [troubled, empty] = [("credits", troubled()), ("no-credits", History::default())]
+        .map(|(name, history)| write_page(name, &history));
+    for (size, is_phone) in [(DESKTOP, false), (PHONE, true)] {
+        for is_dark in [false, true] {
+            browser.open(&troubled, size, is_dark, is_phone);
+            let columns = columns_with_credits(&browser);
+            assert!(columns.len() > 20, "{columns:?}");
+            let widest = columns.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
+            // Three of the twelve rounds post none; the others, one each.
+            assert!((0.05..0.3).contains(&widest), "the peer posts no receive for a while: {columns:?}");
+            browser.open(&empty, size, is_dark, is_phone);
+            assert_eq!(columns_with_credits(&browser), [0.0; 0]);
+        }
+    }
+}
+
 /// The messages, faults and stalls of a page with their causes, by search, keys and pointer
 #[test]
 fn a_page_can_be_searched_zoomed_and_read_with_keys_and_pointer() {

@@ -3,7 +3,7 @@
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use rdma_sim::{Check, Net, check, try_check};
+use rdma_sim::{Check, Net, RandomFaults, check, try_check};
 
 /// Runs the test `name` of this binary alone, as a process
 fn run(name: &str) -> (Output, String) {
@@ -69,6 +69,34 @@ fn a_panic_in_a_destructor_prints_both_panics_and_the_replay_line() {
         .expect(text);
     assert!(site.contains("\nat tests/tests/check/blocked.rs:"), "{site}");
     assert!(text.contains("To repeat it:"), "{text}");
+}
+
+#[test]
+#[ignore = "it ends its process; another test starts it"]
+fn panics_under_a_hook_that_aborts() {
+    // As libFuzzer does.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        hook(info);
+        std::process::abort();
+    }));
+    let settings = Check::new().random_faults(RandomFaults::up_to(3));
+    let run = settings.from_bytes(b"the bytes of a fuzzer");
+    check(settings.replay(run), async |net| assert_eq!(net.now().as_nanos(), 1, "a bug"));
+}
+
+/// Regression: the process ended before the line was printed, so that a crash of a fuzz target had no line.
+#[test]
+fn a_panic_under_a_hook_that_aborts_prints_its_replay_line() {
+    let (output, text) = run("blocked::panics_under_a_hook_that_aborts");
+    assert!(
+        !output.status.success() && output.status.code() != Some(101),
+        "the hook ends the process: {text}"
+    );
+    let settings = Check::new().random_faults(RandomFaults::up_to(3));
+    let line = settings.from_bytes(b"the bytes of a fuzzer").line();
+    let (_, rest) = text.split_once(&format!("To repeat it:\n\n{line}\n")).expect(&text);
+    assert!(rest.contains("a bug"), "the message of the panic follows: {text}");
 }
 
 #[test]

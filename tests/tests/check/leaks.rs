@@ -32,7 +32,7 @@ async fn leaves_tasks(net: Net) {
 /// Catches tasks that count once for a run, however many of them a line has spawned.
 #[test]
 fn a_report_lists_the_tasks_that_are_left() {
-    let report = try_check(Check::new().runs(9), leaves_tasks).unwrap();
+    let report = try_check(Check::new().runs(9).allow_leaked_tasks(), leaves_tasks).unwrap();
     let tasks: Vec<_> = report.tasks.iter().map(|(task, count)| (&**task, count.held, count.runs)).collect();
     assert_eq!(tasks.len(), 4, "{tasks:?}");
     for (task, held, runs) in &tasks {
@@ -48,26 +48,29 @@ fn a_report_lists_the_tasks_that_are_left() {
     assert!(table.contains(" at the end, the task spawned at tests/tests/check/leaks.rs:"), "{table}");
 }
 
-/// Catches tasks of hosts that count as leaked.
+/// Catches tasks of hosts that count as leaked, and a check that lets tasks be left without being told so.
 #[test]
-fn a_leaked_task_is_a_failure_with_a_remedy_where_none_may_be() {
-    let failure = try_check(Check::new().name("t").runs(9).no_leaked_tasks(), leaves_tasks).unwrap_err();
+fn a_leaked_task_is_a_failure_with_a_remedy() {
+    let failure = try_check(Check::new().name("t").runs(9), leaves_tasks).unwrap_err();
     assert_eq!(failure.kind, FailureKind::LeakedTask);
     let lines: Vec<_> = failure.reason.lines().collect();
     assert_eq!(lines.len(), 5, "two tasks for ever, one for a while, none of hosts: {failure}");
     assert_eq!(lines[0], "tasks outside of all hosts still wait when the test has ended:");
     assert!(lines[1].ends_with(" waits for nothing that the simulation knows"), "{failure}");
     assert!(lines[3].ends_with(" waits for its timer in 2.999 s"), "{failure}");
-    assert!(lines[4].contains("`SimHost::spawn`"), "{failure}");
+    assert!(
+        lines[4].contains("`SimHost::spawn`") && lines[4].contains("`Check::allow_leaked_tasks`"),
+        "{failure}"
+    );
     assert!(failure.to_string().contains("RDMA_SIM_REPLAY='2 test=t "), "{failure}");
-    let again = try_check(Check::new().no_leaked_tasks().replay(failure.replay.clone()), leaves_tasks);
+    let again = try_check(Check::new().replay(failure.replay.clone()), leaves_tasks);
     assert_eq!(again.unwrap_err().kind, FailureKind::LeakedTask);
 }
 
 /// Catches tasks that count although they only wait for their turn, one after another, and those of the library.
 #[test]
 fn tasks_that_end_with_the_test_are_not_leaked() {
-    check(Check::new().runs(60).no_leaked_tasks(), async |net: Net| {
+    check(Check::new().runs(60), async |net: Net| {
         let (first, second) = (tokio::sync::oneshot::channel::<()>(), tokio::sync::oneshot::channel::<()>());
         net.spawn(async move {
             let _second = second.0;
@@ -88,7 +91,7 @@ fn tasks_that_end_with_the_test_are_not_leaked() {
 /// Catches a list of what is left without the tasks that are ready after all polls.
 #[test]
 fn a_task_that_spins_when_the_test_ends_is_leaked() {
-    let failure = try_check(Check::new().runs(1).no_leaked_tasks(), async |net: Net| {
+    let failure = try_check(Check::new().runs(1), async |net: Net| {
         net.spawn(async {
             loop {
                 tokio::task::yield_now().await;

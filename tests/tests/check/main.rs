@@ -3,9 +3,11 @@
 mod blocked;
 mod coverage;
 mod exhaustive;
+mod faults;
 mod guided;
 mod leaks;
 mod liveness;
+mod misuse;
 mod report;
 mod stalls;
 

@@ -1,7 +1,9 @@
 //! What the runs of a check have reached
 
 use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rdma_core::{always, sometimes, state};
@@ -72,12 +74,45 @@ fn findings_do_not_depend_on_the_number_of_threads() {
         assert!(net.pick(2) == 0 || seed < 30 || !seed.is_multiple_of(7), "unlucky");
     };
     let found = [1, 2, 5].map(|threads| {
-        let threads = std::num::NonZeroUsize::new(threads).unwrap();
+        let threads = NonZeroUsize::new(threads).unwrap();
         try_check(Check::new().name("t").runs(200).threads(threads), test).unwrap_err()
     });
     assert_eq!(found[0], found[1]);
     assert_eq!(found[0], found[2]);
     assert!(found[0].tried > 31, "{}", found[0]);
+}
+
+/// Whatever the number of threads, a guided check varies the same runs. Catches a round that begins before the last one has ended, and
+/// runs that are added up in the order in which they end.
+#[test]
+fn reports_do_not_depend_on_the_number_of_threads() {
+    let seen = [1, 2, 5].map(|threads| {
+        let (ended, is_waiting) = (AtomicU64::new(0), AtomicBool::new(false));
+        let check = Check::new().name("t").runs(300).threads(NonZeroUsize::new(threads).unwrap()).guided();
+        let faults = RandomFaults::up_to(2).kinds([FaultKind::LeakPds { count: 1 }]);
+        let mut report = report(check.random_faults(faults), async |net: Net| {
+            for step in 0..6_u32 {
+                state!("step", step);
+                net.sleep(Duration::from_micros(10)).await;
+                if net.pick(3) != 1 {
+                    break;
+                }
+            }
+            // Some runs of the first round end after a later one: there is one, because a round has 32 runs.
+            let before = ended.load(Ordering::Relaxed);
+            if threads > 1 && (1..8).contains(&before) && !is_waiting.swap(true, Ordering::Relaxed) {
+                while ended.load(Ordering::Relaxed) == before {
+                    std::thread::yield_now();
+                }
+                is_waiting.store(false, Ordering::Relaxed);
+            }
+            ended.fetch_add(1, Ordering::Relaxed);
+        });
+        report.elapsed = Duration::ZERO;
+        format!("{report:#?}")
+    });
+    assert_eq!(seen[0], seen[1]);
+    assert_eq!(seen[0], seen[2]);
 }
 
 #[test]
