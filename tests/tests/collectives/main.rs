@@ -13,6 +13,7 @@ mod leaving;
 mod limits;
 mod oracle;
 mod outages;
+mod promised;
 mod shrinking;
 mod varying;
 
