@@ -14,6 +14,7 @@ mod limits;
 mod oracle;
 mod outages;
 mod promised;
+mod random_faults;
 mod shrinking;
 mod varying;
 
