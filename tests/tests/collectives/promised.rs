@@ -273,7 +273,7 @@ async fn longest_stall(net: &Net, ports: &[Vec<String>], is_over: &[Cell<bool>])
     longest
 }
 
-/// How long no block arrived at a rank when a cable of a mesh of 4 was pulled so long after the beginning, and the times of this operation and of the next one
+/// Pulls a cable of a mesh of 4 in an all_reduce: the longest time without a block at a rank, and those of this operation and of the next one
 fn unplugged(whole: &Cabling, cable: usize, after: Duration, len: usize) -> [Duration; 3] {
     let macs = macs(whole);
     let sim = Sim::new().topology(macs.clone()).time_limit(Time::from_nanos(2_000_000_000)).sanitize(false);

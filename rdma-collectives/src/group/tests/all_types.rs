@@ -194,8 +194,8 @@ fn complex_quotient(sum: Complex64, ranks: usize) -> Complex64 {
 }
 
 proptest! {
-    /// Catches a type whose sums do not wrap, whose signs are ignored or whose quotients are rounded away from zero, a float whose subnormals are
-    /// taken for zero, whose infinities or NaNs get lost or whose zeros have the wrong sign, and a reduction that a type should not have.
+    /// Catches a type whose sums do not wrap, whose signs are ignored or whose quotients are rounded away from zero, a float whose subnormals
+    /// are taken for zero, whose infinities or NaNs get lost or whose zeros have the wrong sign, and a reduction that a type should not have.
     #[test]
     fn every_reduction_of_every_type_agrees_with_a_scalar_oracle(
         random in prop::collection::vec(any::<(u64, u64)>(), 0..150),
