@@ -218,11 +218,42 @@ fn a_cabling_is_converted_to_the_formats_of_mlx_and_back() {
     assert_eq!((&hostfile["backend"], &hostfile["hosts"][0]["ssh"]), (&"jaccl".into(), &"a".into()));
     let report = json(&tb5!("topo", "convert", "mesh:3", "--json"));
     assert_eq!(report["cables"], 3);
-    // A hostfile is a topology everywhere, and an error in one names its line.
+}
+
+/// Catches a command that takes no hostfile, and an error in one without its file, its line, and the cell or the field.
+#[test]
+fn errors_in_a_hostfile_name_the_file_the_line_and_the_cell() {
+    let folder = tempdir().unwrap();
     let file = folder.path().join("h.json");
-    fs::write(&file, "[{\"ssh\": \"a\",\n\"rdma\": 7}]").unwrap();
-    let refused = tb5!("topo", "plan", &file);
-    assert_failed(&refused, 1, &["h.json:2: "]);
+    for (text, why) in [
+        (
+            "[{\"ssh\": \"a\",\n\"rdma\": 7}]",
+            "h.json:2: invalid type: integer `7`, expected a sequence at column",
+        ),
+        (
+            "[{\"ssh\": \"a\",\n\"rdma\": [null,\n7]}]",
+            "h.json:3: a cell is null, \"rdma_enN\", or a list of such names",
+        ),
+        ("{\"hosts\": [{\"rdma\": [null]}]}", "h.json:1: missing field `ssh`"),
+        (
+            "[{\"ssh\": \"a\", \"rdma\": [null, null]},\n{\"ssh\": \"b\", \"rdma\": [\"rdma_en2\", null]}]",
+            "h.json:1: m[0][1] has 0 (none), but m[1][0] has 1 (rdma_en2): a cable has a device at both ends",
+        ),
+        (
+            "[{\"ssh\": \"a\", \"rdma\": [null, null]},\n\n{\"ssh\": \"b\", \"rdma\": [null]}]",
+            "h.json:3: the matrix has 2 rows, but row 1 has 1 cells: it must be square",
+        ),
+        (
+            "[{\"ssh\": \"a\", \"rdma\": [null, null]},\n{\"ssh\": \"a\", \"rdma\": [null, null]}]",
+            "h.json:2: two hosts are called a: give one of them another name",
+        ),
+    ] {
+        fs::write(&file, text).unwrap();
+        assert_failed(&tb5!("topo", "plan", &file), 1, &[why]);
+        assert_failed(&tb5!("topo", "draw", &file), 1, &[why]);
+        assert_failed(&tb5!("topo", "convert", &file), 1, &[why]);
+        assert_failed(&tb5!("bench", "all-reduce", "--topology", &file), 1, &[why]);
+    }
 }
 
 /// Catches rates that are lost without a word, and a remark where none is lost.

@@ -1,5 +1,7 @@
 //! The loops that combine elements, against scalars
 
+mod all_types;
+
 use std::fmt::Debug;
 
 use proptest::prelude::*;

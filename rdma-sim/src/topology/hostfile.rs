@@ -14,6 +14,64 @@ fn hosts(json: &str) -> serde_json::Result<Vec<HostEntry>> {
     Ok(serde_json::from_str::<Launch>(json)?.hosts)
 }
 
+/// The position of the host that an error is about
+fn wrong_host(error: &TopologyError, names: &[String]) -> Option<usize> {
+    let called = |name: &String, number: usize| {
+        (0..names.len()).filter(|position| names[*position] == *name).nth(number)
+    };
+    match error {
+        TopologyError::Matrix(
+            MatrixError::Diagonal { row, .. }
+            | MatrixError::NotSquare { row, .. }
+            | MatrixError::Repeated { row, .. }
+            | MatrixError::Uneven { row, .. },
+        )
+        | TopologyError::MatrixDevice { row, .. } => Some(*row),
+        TopologyError::DuplicateHost { host } => called(host, 1),
+        TopologyError::TooManyHosts { host } | TopologyError::UnusableName { host } => called(host, 0),
+        _ => None,
+    }
+}
+
+/// The lines in which the hosts of a hostfile begin, counted from one; the text is JSON that [`hosts`] has read
+fn host_lines(json: &str) -> Vec<usize> {
+    let is_list = json.trim_start().starts_with('[');
+    let (mut lines, mut line, mut depth) = (Vec::new(), 1, 0);
+    // The last text outside of all lists, which is the key of the list that follows; and whether that list has the hosts.
+    let (mut key, mut has_hosts) = (String::new(), is_list);
+    let mut letters = json.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\n' => line += 1,
+            '"' => {
+                let mut text = String::new();
+                while let Some(letter) = letters.next().filter(|letter| *letter != '"') {
+                    text.push(letter);
+                    if letter == '\\' {
+                        text.extend(letters.next());
+                    }
+                }
+                if depth == 1 {
+                    key = text;
+                }
+            }
+            '[' | '{' => {
+                let depth_of_hosts = if is_list { 1 } else { 2 };
+                if depth == 1 && !is_list {
+                    has_hosts = letter == '[' && key == "hosts";
+                }
+                if has_hosts && depth == depth_of_hosts {
+                    lines.push(line);
+                }
+                depth += 1;
+            }
+            ']' | '}' => depth -= 1,
+            _ => (),
+        }
+    }
+    lines
+}
+
 #[derive(Deserialize)]
 #[serde(expecting = "a list of hosts, or an object with `hosts`")]
 struct Launch {
@@ -56,13 +114,25 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::Matrix`], [`MatrixDevice`](TopologyError::MatrixDevice), [`UnusableName`](TopologyError::UnusableName), [`DuplicateHost`](TopologyError::DuplicateHost),
-    /// [`TooManyHosts`](TopologyError::TooManyHosts).
+    /// [`TopologyError::Text`] if the text is no hostfile. [`TopologyError::At`] with the line of the host if the hosts have
+    /// [no matrix](TopologyError::Matrix), a [device](TopologyError::MatrixDevice) or [name](TopologyError::UnusableName) that no simulated
+    /// Mac has, a [name twice](TopologyError::DuplicateHost), or if they are [too many](TopologyError::TooManyHosts).
     pub fn from_hostfile(json: &str) -> Result<Self, TopologyError> {
-        let found = hosts(json)
-            .map_err(|error| MatrixError::Json { line: error.line(), message: error.to_string() })?;
-        let (names, rows): (_, Vec<_>) = found.into_iter().map(|host| (host.ssh, host.rdma)).unzip();
-        from_named(names, &DeviceMatrix::from_rows(rows)?)
+        let found = hosts(json).map_err(|error| {
+            let line = error.line();
+            let message = error.to_string().replace(&format!("at line {line} column"), "at column");
+            // The end of an empty text is in its line 0.
+            TopologyError::Text { line: line.max(1), message }
+        })?;
+        let (names, rows): (Vec<_>, Vec<_>) = found.into_iter().map(|host| (host.ssh, host.rdma)).unzip();
+        let matrix = DeviceMatrix::from_rows(rows).map_err(TopologyError::from);
+        matrix.and_then(|matrix| from_named(names.clone(), &matrix)).map_err(|error| {
+            let line = wrong_host(&error, &names).and_then(|host| host_lines(json).get(host).copied());
+            match line {
+                Some(line) => TopologyError::At { line, error: Box::new(error) },
+                None => error,
+            }
+        })
     }
 
     /// A hostfile of MLX for JACCL, as JSON with a line for each host
@@ -84,7 +154,7 @@ mod tests {
 
     /// Catches a file that is read in one of its two forms only, and rows that are taken for those of other hosts.
     #[test]
-    fn both_forms_of_a_hostfile_are_read_and_a_wrong_row_is_named() {
+    fn both_forms_of_a_hostfile_are_read() {
         let hosts = r#"[{"ssh": "m1", "rdma": [null, ["rdma_en4", "rdma_en5"], "rdma_en3"]},
                         {"ssh": "m2", "ips": [], "rdma": [["rdma_en2", "rdma_en3"], null, null]},
                         {"ssh": "m3", "rdma": ["rdma_en2", null, null]}]"#;
@@ -101,17 +171,63 @@ mod tests {
                 [("m1", "rdma_en3"), ("m3", "rdma_en2")],
             ]
         );
-        for (text, why) in [
-            ("7", "a list of hosts"),
-            ("[{\"ssh\": \"a\",\n\"rdma\": 7}]", "line 2"),
-            ("{\"hosts\":\n\n[{\"rdma\": []}]}", "line 3"),
-            ("[\n7]", "a host with `ssh` and `rdma`"),
-            (r#"[{"ssh": "a"}]"#, "row 0 has 0 cells"),
-            (r#"[{"ssh": "a b", "rdma": [null]}]"#, "a b"),
-            (r#"[{"ssh": "a", "rdma": [null, "rdma_en2"]}, {"ssh": "b", "rdma": [null, null]}]"#, "rdma_en2"),
-        ] {
-            let error = Topology::from_hostfile(text).unwrap_err().to_string();
-            assert!(error.contains(why), "{text}: {error}");
+    }
+    /// Catches an error without the line of its host, with that of another one, or without the cell or the field that is wrong.
+    #[test]
+    fn errors_in_a_hostfile_name_the_line_and_the_cell_or_the_field() {
+        let cell = "a cell is null, \"rdma_enN\", or a list of such names at column";
+        let ends = "a cable has a device at both ends";
+        let table = [
+            ("", "line 1: EOF while parsing a value at column ".to_owned()),
+            ("7", "line 1: invalid type: integer `7`, expected a list of hosts, or an object with `hosts` at column ".to_owned()),
+            ("{\"backend\": \"jaccl\"}", "line 1: missing field `hosts` at column ".to_owned()),
+            ("{\"hosts\":\n{}}", "line 2: invalid type: map, expected a sequence at column ".to_owned()),
+            ("[\n7]", "line 2: invalid type: integer `7`, expected a host with `ssh` and `rdma` at column ".to_owned()),
+            ("[{\"ssh\": \"a\"},\n{\"rdma\": []}]", "line 2: missing field `ssh` at column ".to_owned()),
+            ("[{\"ssh\":\n7}]", "line 2: invalid type: integer `7`, expected a string at column ".to_owned()),
+            ("[{\"ssh\": \"a\",\n\"rdma\": 7}]", "line 2: invalid type: integer `7`, expected a sequence at column ".to_owned()),
+            ("[{\"ssh\": \"a\",\n\"rdma\": [null,\n7]}]", format!("line 3: {cell} ")),
+            ("[{\"ssh\": \"a\",\n\"rdma\": [[\"rdma_en2\", 5]]}]", format!("line 2: {cell} ")),
+            ("[{\"ssh\": \"a\", \"rdma\": [null]},\n", "line 2: EOF while parsing a value at column ".to_owned()),
+            ("[{\"ssh\": \"a\"}]", "line 1: the matrix has 1 rows, but row 0 has 0 cells: it must be square".to_owned()),
+            (
+                "[{\"ssh\": \"a\", \"rdma\": [null, null]},\n {\"ssh\": \"b\",\n  \"rdma\": [null]}]",
+                "line 2: the matrix has 2 rows, but row 1 has 1 cells: it must be square".to_owned(),
+            ),
+            (
+                "[\n{\"ssh\": \"a\", \"rdma\": [null, \"rdma_en2\"]},\n{\"ssh\": \"b\", \"rdma\": [null, null]}]",
+                format!("line 2: m[0][1] has 1 (rdma_en2), but m[1][0] has 0 (none): {ends}"),
+            ),
+            (
+                "{\"envs\": [\"[{A=\\\"1\"], \"more\": [{}, [{}]],\n\"hosts\": [{\"ssh\": \"a\", \"more\": {\"hosts\": [{}]}, \"rdma\": [null, null]},\n\n\
+                 {\"ssh\": \"b\", \"rdma\": [null, \"rdma_en4\"]}]}",
+                "line 4: m[1][1] has rdma_en4, a cable of rank 1 to itself: it must be null".to_owned(),
+            ),
+            (
+                "[\n\n{\"ssh\": \"a\", \"rdma\": [null, \"rdma_en2\", \"rdma_en2\"]},\n{\"ssh\": \"b\", \"rdma\": [\"rdma_en2\", null, null]},\n\
+                 {\"ssh\": \"c\", \"rdma\": [\"rdma_en2\", null, null]}]",
+                "line 3: rank 0 has rdma_en2 in m[0][1] and in m[0][2]: a port takes one cable".to_owned(),
+            ),
+            (
+                "[{\"ssh\": \"a\", \"rdma\": [null, \"rdma_en2\"]},\n{\"ssh\": \"b\", \"rdma\": [\"mlx5_0\", null]}]",
+                "line 2: m[1][0] has \"mlx5_0\": devices of rank 1 are rdma_en2 to rdma_en33".to_owned(),
+            ),
+            (
+                "[{\"ssh\": \"a\", \"rdma\": [null, null]},\n{\"ssh\": \"b c\", \"rdma\": [null, null]}]",
+                "line 2: \"b c\" names no host: a name has at least one character, and neither spaces, quotes, ':' nor ';'".to_owned(),
+            ),
+            (
+                "[{\"ssh\": \"a\", \"rdma\": [null, null]},\n\n{\"ssh\": \"a\", \"rdma\": [null, null]}]",
+                "line 3: two hosts are called a: give one of them another name".to_owned(),
+            ),
+        ];
+        for (text, message) in table {
+            let error = Topology::from_hostfile(text).unwrap_err();
+            assert!(error.to_string().starts_with(&message), "{text}: {error}");
+            assert_eq!(
+                error.line().map(|line| format!("line {line}")),
+                message.split(':').next().map(str::to_owned)
+            );
         }
     }
 }

@@ -3,12 +3,12 @@
 use futures::future::{join_all, try_join};
 use rdma_async::{BootstrapStream, Node, NodeOptions, Session, Time};
 use rdma_collectives::{Cable, Cabling, Group, GroupOptions};
-use rdma_sim::{Net, Sim, SimDevice, Topology};
+use rdma_sim::{LineRate, Net, Sim, SimDevice, Topology};
 
 /// The payload that a cable of 80 Gb/s carries in one direction, in bytes per second
 pub(crate) const RATE: u64 = 9_200_000_000;
 /// From posting a short message to its arrival: doorbell, propagation, delivery, and a frame
-const LATENCY_NS: u64 = 6_300;
+pub(crate) const LATENCY_NS: u64 = 6_300;
 
 /// How many hosts, and which have a cable
 pub(crate) type Shape = (usize, &'static [(usize, usize)]);
@@ -44,12 +44,37 @@ pub(crate) struct Cluster {
     pub(crate) nodes: Vec<(usize, Node<SimDevice>)>,
 }
 
-/// Connects each two neighbours by nodes of their own: the first ports of two nodes pair
+/// The Macs of a cabling, whose cables have [`RATE`], or less for Thunderbolt 4; each takes the first free port of both
+pub(crate) fn macs(cabling: &Cabling) -> Topology {
+    let hosts = cabling.hosts();
+    let mut next = vec![0; hosts.len()];
+    let empty = hosts.iter().fold(Topology::new(), |macs, host| macs.host(host, 6));
+    cabling.cables().iter().fold(empty, |macs, cable| {
+        let [left, right] = cable.ends;
+        let rate = if cable.rates[0] < RATE { LineRate::TB4 } else { LineRate::TB5 };
+        let macs = macs.cable((&*hosts[left], next[left]), (&*hosts[right], next[right]), rate);
+        cable.ends.into_iter().for_each(|end| next[end] += 1);
+        macs
+    })
+}
+
+/// The neighbours of a cabling, each two once, in the order of their first cables
+fn pairs(cabling: &Cabling) -> Vec<[usize; 2]> {
+    let mut pairs: Vec<[usize; 2]> = Vec::new();
+    for &Cable { ends: [left, right], .. } in cabling.cables() {
+        if !pairs.contains(&[left, right]) && !pairs.contains(&[right, left]) {
+            pairs.push([left, right]);
+        }
+    }
+    pairs
+}
+
+/// Connects each two neighbours over all their cables, by nodes of their own: the first ports of two nodes pair
 pub(crate) async fn connect(net: &Net, cabling: &Cabling, options: &NodeOptions) -> Cluster {
     connect_over(net, cabling, options, |_| tokio::io::duplex(1024)).await
 }
 
-/// Connects each two neighbours over the two ends of a byte stream between these ranks
+/// As [`connect`], over the two ends of a byte stream between these ranks
 pub(crate) async fn connect_over<S: BootstrapStream + Send + 'static>(
     net: &Net,
     cabling: &Cabling,
@@ -59,16 +84,20 @@ pub(crate) async fn connect_over<S: BootstrapStream + Send + 'static>(
     let hosts = cabling.hosts();
     let mut sessions: Vec<Vec<_>> = hosts.iter().map(|_| Vec::new()).collect();
     let mut nodes = Vec::new();
-    for cable in cabling.cables() {
-        let [left, right] = cable.ends;
+    let macs = macs(cabling);
+    for [left, right] in pairs(cabling) {
         let node = |host: usize, peer: usize| {
             let (from, to) = (net.host(&hosts[host]), hosts[peer].clone());
             let runtime = from.runtime();
+            let links = macs.links().flat_map(|link| [link.ends, [link.ends[1], link.ends[0]]]);
+            let more = links.filter(|[own, other]| own.host == hosts[host] && other.host == to).skip(1);
+            let more: Vec<_> = more.map(|[own, _]| net.opener(own.host, own.device)).collect();
             let builder = Node::builder(move || from.open_to(&to)).runtime(runtime);
+            let builder = more.into_iter().fold(builder, |builder, opener| builder.device(opener));
             builder.options(options.clone()).build().expect("the options are usable")
         };
         let (a, b) = (node(left, right), node(right, left));
-        let (to_b, to_a) = stream(cable.ends);
+        let (to_b, to_a) = stream([left, right]);
         let connected = try_join(a.connect(to_b), b.serve(to_a)).await;
         let (ab, ()) = connected.expect("a cable joins them");
         let ba = b.accept().await.expect("the node is open");

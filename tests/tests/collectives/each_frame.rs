@@ -34,36 +34,35 @@ enum Event {
     KillInOutage,
 }
 
-/// All kinds of operations, with results that are checked
-async fn work(group: &mut Group<SimDevice>) -> Result<(), GroupError> {
-    const LEN: usize = 600;
+/// All kinds of operations on parts of `len` elements, with results that are checked
+pub(crate) async fn work(group: &mut Group<SimDevice>, len: usize) -> Result<(), GroupError> {
     let (rank, size) = (group.rank() as u64, group.size());
     let sum: u64 = (0..size as u64).sum();
-    let own = vec![rank; LEN];
+    let own = vec![rank; len];
 
     let mut vector = own.clone();
     group.all_reduce(&mut vector, Reduction::Sum).await?;
-    assert_eq!(vector, [sum; LEN]);
+    assert_eq!(vector, vec![sum; len]);
 
-    let mut all = vec![u64::MAX; size * LEN];
+    let mut all = vec![u64::MAX; size * len];
     group.all_gather(&own, &mut all).await?;
-    assert!(all.iter().enumerate().all(|(at, element)| *element == (at / LEN) as u64));
+    assert!(all.iter().enumerate().all(|(at, element)| *element == (at / len) as u64));
 
     let mut vector = own.clone();
     group.broadcast(size - 1, &mut vector).await?;
-    assert_eq!(vector, [size as u64 - 1; LEN]);
+    assert_eq!(vector, vec![size as u64 - 1; len]);
 
-    let mut part = vec![u64::MAX; LEN];
-    group.reduce_scatter(&vec![rank; size * LEN], &mut part, Reduction::Sum).await?;
-    assert_eq!(part, [sum; LEN]);
+    let mut part = vec![u64::MAX; len];
+    group.reduce_scatter(&vec![rank; size * len], &mut part, Reduction::Sum).await?;
+    assert_eq!(part, vec![sum; len]);
 
-    let mut received = vec![u64::MAX; size * LEN];
-    group.all_to_all(&vec![rank; size * LEN], &mut received).await?;
+    let mut received = vec![u64::MAX; size * len];
+    group.all_to_all(&vec![rank; size * len], &mut received).await?;
     assert_eq!(received, all);
 
     let mut moved = own.clone();
     group.transfer(0, size - 1, &mut moved).await?;
-    assert!(rank + 1 < size as u64 || moved == [0; LEN]);
+    assert!(rank + 1 < size as u64 || moved == vec![0; len]);
 
     group.barrier().await
 }
@@ -107,7 +106,7 @@ fn run(
             let results = Arc::clone(&results);
             // Part of the host: it dies with it.
             net.host(&name(rank)).spawn(async move {
-                let result = work(&mut group).await;
+                let result = work(&mut group, 600).await;
                 results.lock().unwrap()[rank] = Some(result);
                 // As a program does that goes on.
                 std::future::pending::<()>().await;

@@ -5,12 +5,13 @@ use std::fs;
 use std::time::Duration;
 
 use futures::future::LocalBoxFuture;
-use rdma_collectives::{Group, GroupError, Operation, Reduction, bound};
-use rdma_sim::SimDevice;
+use rdma_async::Time;
+use rdma_collectives::{Cabling, Group, GroupError, Operation, Reduction, bound};
+use rdma_sim::{Sim, SimDevice};
 use rdma_tests::files::{assert_golden, root};
 use rdma_tests::options;
 
-use crate::cluster::{LINE_3, MESH_4, RATE, Shape, cabling, connect, joined, on_all, sim};
+use crate::cluster::{LINE_3, MESH_4, RATE, Shape, cabling, connect, joined, macs, on_all, sim};
 
 const PAIR: Shape = (2, &[(0, 1)]);
 const RING_4: Shape = (4, &[(0, 1), (1, 2), (2, 3), (3, 0)]);
@@ -70,16 +71,19 @@ const OTHERS: [(&str, Shape); 11] = [
 ];
 
 /// The program of each rank
-trait Program: for<'a> Fn(&'a mut Group<SimDevice>) -> LocalBoxFuture<'a, Result<(), GroupError>> {}
+pub(crate) trait Program:
+    for<'a> Fn(&'a mut Group<SimDevice>) -> LocalBoxFuture<'a, Result<(), GroupError>>
+{
+}
 
 impl<F: for<'a> Fn(&'a mut Group<SimDevice>) -> LocalBoxFuture<'a, Result<(), GroupError>>> Program for F {}
 
 /// How long it takes until all ranks have done it, when they begin at the same time, after they have done it `before` times
-fn time_of((hosts, edges): Shape, before: usize, program: &dyn Program) -> Duration {
-    let cabling = cabling(hosts, edges);
-    let run = sim(hosts, edges).sanitize(false).run(async |net| {
-        let cluster = connect(&net, &cabling, &options()).await;
-        let mut groups = joined(&cluster, &cabling).await;
+pub(crate) fn time_of(cabling: &Cabling, before: usize, program: &dyn Program) -> Duration {
+    let sim = Sim::new().topology(macs(cabling)).time_limit(Time::from_nanos(2_000_000_000)).sanitize(false);
+    let run = sim.run(async |net| {
+        let cluster = connect(&net, cabling, &options()).await;
+        let mut groups = joined(&cluster, cabling).await;
         on_all(&mut groups, async |_, group| group.barrier().await.unwrap()).await;
         for _ in 0..before {
             on_all(&mut groups, async |_, group| program(group).await.unwrap()).await;
@@ -96,26 +100,31 @@ fn time_of((hosts, edges): Shape, before: usize, program: &dyn Program) -> Durat
 }
 
 /// The part of the rate of the bound that an operation with so many bytes of payload reaches
-fn efficiency(shape: Shape, operation: &Operation, payload: usize, program: &dyn Program) -> f64 {
-    let (bound, _) = bound(&cabling(shape.0, shape.1), operation).unwrap();
+fn efficiency(cabling: &Cabling, operation: &Operation, payload: usize, program: &dyn Program) -> f64 {
+    let (bound, _) = bound(cabling, operation).unwrap();
     // Longer ones gain less than a thousandth when they are repeated.
     let before = if payload < 64 << 20 { 2 } else { 0 };
-    payload as f64 * bound.to_f64() / time_of(shape, before, program).as_secs_f64()
+    payload as f64 * bound.to_f64() / time_of(cabling, before, program).as_secs_f64()
 }
 
-fn all_reduce(shape: Shape, bytes: usize) -> f64 {
-    efficiency(shape, &Operation::AllReduce, bytes, &|group| {
+fn all_reduce(cabling: &Cabling, bytes: usize) -> f64 {
+    efficiency(cabling, &Operation::AllReduce, bytes, &|group| {
         Box::pin(async move { group.all_reduce(&mut vec![1_f32; bytes / 4], Reduction::Sum).await })
     })
 }
 
-/// The other operations: broadcast, reduce, all_gather, reduce_scatter, scatter, gather, all_to_all
-fn others(shape: Shape) -> [f64; 7] {
-    let (root, amounts) = (0, vec![1; shape.0]);
-    let part = (64 << 20) / 8 / shape.0;
-    let len = part * shape.0;
+/// The other operations, in the order of their efficiencies in [`others`]
+pub(crate) const OTHER_OPERATIONS: [&str; 7] =
+    ["broadcast", "reduce", "all_gather", "reduce_scatter", "scatter", "gather", "all_to_all"];
+
+/// The parts of the rates of their bounds that the other operations reach with so many bytes of payload
+pub(crate) fn others(cabling: &Cabling, bytes: usize) -> [f64; 7] {
+    let ranks = cabling.hosts().len();
+    let (root, amounts) = (0, vec![1; ranks]);
+    let part = bytes / 8 / ranks;
+    let len = part * ranks;
     let measure = |operation: Operation, copies: usize, program: &dyn Program| {
-        efficiency(shape, &operation, 8 * len * copies, program)
+        efficiency(cabling, &operation, 8 * len * copies, program)
     };
     [
         measure(Operation::Broadcast { root }, 1, &|group| {
@@ -138,7 +147,7 @@ fn others(shape: Shape) -> [f64; 7] {
         measure(Operation::Gather { root, amounts: amounts.clone() }, 1, &|group| {
             Box::pin(async move { group.gather(0, &vec![1_u64; part], &mut vec![0; len]).await })
         }),
-        measure(Operation::AllToAll { amounts: vec![amounts; shape.0] }, shape.0, &|group| {
+        measure(Operation::AllToAll { amounts: vec![amounts; ranks] }, ranks, &|group| {
             Box::pin(async move { group.all_to_all(&vec![1_u64; len], &mut vec![0; len]).await })
         }),
     ]
@@ -170,25 +179,22 @@ fn session_alone() -> f64 {
 
 /// The figures of the README, in its words
 fn figures() -> String {
-    let mut text = String::from(
-        "| cabling | broadcast | reduce | all_gather | reduce_scatter | scatter | gather | all_to_all |\n\
-         |---|---|---|---|---|---|---|---|\n",
-    );
+    let mut text = format!("| cabling | {} |\n|{}\n", OTHER_OPERATIONS.join(" | "), "---|".repeat(8));
     for (name, shape) in SHAPES {
-        let found = others(shape);
+        let found = others(&cabling(shape.0, shape.1), 64 << 20);
         assert!(found.iter().all(|found| (0.95..=1.0).contains(found)), "{name}: {found:.4?} of the bounds");
         let cells = found.map(|found| format!("{found:.3}")).join(" | ");
         writeln!(text, "| {name} | {cells} |").expect("a string takes everything");
     }
     text.push_str("\n| all_reduce of | 1 MiB | 16 MiB | 64 MiB |\n|---|---|---|---|\n");
     for (name, shape) in SHAPES.into_iter().chain(OTHERS) {
-        let found = [1, 16, 64].map(|mebibytes| all_reduce(shape, mebibytes << 20));
+        let found = [1, 16, 64].map(|mebibytes| all_reduce(&cabling(shape.0, shape.1), mebibytes << 20));
         assert!(found[1] > 0.85 && found[2] > 0.93, "{name}: {found:.4?} of the bound");
         let cells = found.map(|found| format!("{found:.3}")).join(" | ");
         writeln!(text, "| {name} | {cells} |").expect("a string takes everything");
     }
     let microseconds = [PAIR, LINE_3].map(|shape| {
-        let time = time_of(shape, 0, &|group| {
+        let time = time_of(&cabling(shape.0, shape.1), 0, &|group| {
             Box::pin(async move { group.all_reduce(&mut [1_u8], Reduction::Sum).await })
         });
         format!("{:.1}", time.as_secs_f64() * 1e6)
@@ -222,7 +228,7 @@ fn short_vectors_take_the_latency_of_the_way() {
     let hop = Duration::from_nanos(5_900);
     for ((name, shape), hops) in SHAPES.into_iter().zip([1, 1, 2, 2, 2]) {
         for (len, percent) in [(1, 103), (1024, 105), (4000, 113)] {
-            let time = time_of(shape, 0, &|group| {
+            let time = time_of(&cabling(shape.0, shape.1), 0, &|group| {
                 Box::pin(async move { group.all_reduce(&mut vec![1_u8; len], Reduction::Sum).await })
             });
             assert!(time <= hops * hop * percent / 100, "{name}, {len} bytes: {time:?} over {hops} cables");

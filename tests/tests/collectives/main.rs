@@ -13,6 +13,8 @@ mod leaving;
 mod limits;
 mod oracle;
 mod outages;
+mod promised;
+mod random_faults;
 mod shrinking;
 mod varying;
 
