@@ -9,8 +9,8 @@ use rdma_tests::{DEVICE, Pair, connected_over, on_session, options, stream_of};
 
 use super::expected::{MIB, rest, time_of};
 
-/// The time of 256 KiB on the cable, which are granted before they are announced: 28.5 µs at 9.2 GB/s.
-const AHEAD: Duration = Duration::from_micros(30);
+/// The time of 512 KiB on the cable, which are granted before they are announced: 57 µs at 9.2 GB/s.
+const AHEAD: Duration = Duration::from_micros(60);
 /// What a message may take longer beside the rest of the protocol: reports, and room.
 const BESIDE: Duration = Duration::from_micros(1);
 
@@ -37,10 +37,11 @@ fn a_wrong_guess_costs_once_and_little() {
                 let usual = times(&net, [from, to], sent, 1).await[0];
                 assert_eq!(to.expect(len, 0..count), count);
                 rest(&net).await;
+                // Each of at most four messages that were granted is answered when another one takes its place.
                 let found = times(&net, [from, to], sent, 6).await;
                 let case = format!("{sent} where {len} × {count}: {found:?}, usually {usual:?}");
                 assert!(found.iter().sum::<Duration>() <= usual * 6 + AHEAD, "{case}");
-                assert!(found[2..].iter().all(|found| *found <= usual + BESIDE), "{case}");
+                assert!(found[4..].iter().all(|found| *found <= usual + BESIDE), "{case}");
             });
         }
     }
@@ -71,7 +72,7 @@ fn guessing_wrongly_for_ever_costs_little() {
         }
         time_of(net, [from, to], 100_000).await;
     });
-    assert!(took[1] <= took[0].mul_f64(1.08), "{took:?}");
+    assert!(took[1] <= took[0].mul_f64(1.1), "{took:?}");
 }
 
 /// Regression: what was expected later stood in the way of what was expected before it, all of it: 74 µs.

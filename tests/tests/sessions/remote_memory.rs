@@ -30,12 +30,14 @@ fn with_region(
         let (ab, ba) = connect(&a, &b).await.unwrap();
         let pair = Pair { a, b, ab, ba };
         let served = async {
-            program(net, &pair, &memory, &regions).await;
+            program(net.clone(), &pair, &memory, &regions).await;
             pair.ab.close().await.unwrap();
         };
         let (served, ()) = join(regions.serve(&pair.ba), served).await;
         served.unwrap();
         drop(regions);
+        // What dropped operations were granted is answered first.
+        net.sleep(Duration::from_millis(1)).await;
         let memory = Arc::into_inner(memory).expect("no operation is under way");
         memory.into_inner().expect("no lease is left");
     });
