@@ -26,6 +26,7 @@ mod pairing;
 mod regressions;
 mod remote_memory;
 mod requests;
+mod saturated;
 mod shared_key;
 mod short_messages;
 mod short_queues;
