@@ -32,6 +32,7 @@ mod short_messages;
 mod short_queues;
 mod silence;
 mod small_scope;
+mod strangers;
 mod streams;
 mod teardown;
 mod two_sides;
