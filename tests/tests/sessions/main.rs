@@ -36,6 +36,7 @@ mod strangers;
 mod streams;
 mod teardown;
 mod two_sides;
+mod upgrade;
 mod waiting;
 mod wedging;
 
