@@ -20,8 +20,8 @@ pub mod stub;
 pub use drop_after::DropAfter;
 pub use hooked::{Hooked, HookedCompletionQueue, HookedMemoryRegion, HookedQueuePair, Hooks};
 pub use pair::{
-    DEVICE, Pair, bare_pair, begun, connect, connected, connected_over, hooked_node, message, node,
-    node_over, nodes, on_session, options, stream_of, try_connected, value_of, zeros,
+    DEVICE, Pair, bare_pair, begun, connect, connected, connected_over, hooked_node, hooked_node_over,
+    message, node, node_over, nodes, on_session, options, stream_of, try_connected, value_of, zeros,
 };
 pub use panics::Panics;
 pub use raw::{Raw, hello};

@@ -55,8 +55,24 @@ pub fn hooked_node<H: Hooks>(
     hooks: &Arc<H>,
     options: &NodeOptions,
 ) -> Node<Hooked<H>> {
-    let (open, hooks) = (net.opener(host, DEVICE), Arc::clone(hooks));
-    let builder = Node::builder(move || open().map(|device| Hooked::new(device, &hooks)));
+    hooked_node_over(net, host, &[DEVICE], hooks, options)
+}
+
+/// A node on these devices of `host`, under `hooks`
+pub fn hooked_node_over<H: Hooks>(
+    net: &Net,
+    host: &str,
+    devices: &[&str],
+    hooks: &Arc<H>,
+    options: &NodeOptions,
+) -> Node<Hooked<H>> {
+    let open = |device: &str| {
+        let (open, hooks) = (net.opener(host, device), Arc::clone(hooks));
+        move || open().map(|device| Hooked::new(device, &hooks))
+    };
+    let (first, others) = devices.split_first().expect("a node has a device");
+    let builder =
+        others.iter().fold(Node::builder(open(first)), |builder, device| builder.device(open(device)));
     let builder = builder.runtime(net.host(host).runtime()).options(options.clone());
     builder.build().expect("the options are usable")
 }

@@ -245,10 +245,14 @@ impl NodeOptions {
         Ok(())
     }
 
+    /// The most completions that can wait in the queue of a port
+    pub(super) fn max_completions(&self) -> u64 {
+        u64::from(self.max_peers) * u64::from(2 * WINDOW + 4 * MAX_SLOTS + TRANSMIT)
+    }
+
     /// Refuses options that a device cannot carry out
     pub(super) fn check_device(&self, device: &impl Device) -> Result<(), InvalidOptions> {
-        let found = u64::from(self.max_peers) * u64::from(2 * WINDOW + 4 * MAX_SLOTS + TRANSMIT);
-        let max = u64::from(device.caps().max_cqe);
+        let (found, max) = (self.max_completions(), u64::from(device.caps().max_cqe));
         if found > max {
             return Err(InvalidOptions::CompletionQueue { found, max });
         }

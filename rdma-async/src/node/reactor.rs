@@ -30,6 +30,7 @@ pub(super) struct Reactor<D: Device> {
     /// The devices that are open.
     ports: Vec<Arc<OpenPort<D>>>,
     effects: Effects,
+    intake: Intake,
     /// How many shortages of memory the peerings know of.
     seen_shortages: u64,
 }
@@ -39,9 +40,41 @@ const BATCH: usize = 32;
 /// Iterations before other tasks are let in.
 const MAX_ITERATIONS: usize = 16;
 
+/// Up to when all completions have been handed to the peerings, also while the queues are never found empty
+struct Intake {
+    /// Everything that had completed by then was handed over.
+    until: Time,
+    /// Becomes `until` after so many more polls of each queue, of which each found as much as it had room for.
+    next: Time,
+    missing_polls: u64,
+    /// Polls that find everything which can wait in a queue.
+    polls: u64,
+}
+
+impl Intake {
+    fn new(max_completions: u64) -> Self {
+        let polls = max_completions.div_ceil(BATCH as u64);
+        Self { until: Time::ZERO, next: Time::ZERO, missing_polls: polls, polls }
+    }
+
+    /// Notes that each queue was polled once, and whether that has emptied them
+    fn polled(&mut self, is_drained: bool, now: Time) {
+        self.missing_polls -= 1;
+        if is_drained {
+            self.until = now;
+        } else if self.missing_polls == 0 {
+            self.until = self.next;
+        } else {
+            return;
+        }
+        (self.next, self.missing_polls) = (now, self.polls);
+    }
+}
+
 impl<D: Device> Reactor<D> {
     pub(super) fn new(node: Arc<NodeInner<D>>, timer: Pin<Box<dyn Timer>>) -> Self {
         let waker = node.reactor_waker();
+        let intake = Intake::new(node.options.max_completions());
         Self {
             node,
             timer,
@@ -52,6 +85,7 @@ impl<D: Device> Reactor<D> {
             peerings: Vec::new(),
             ports: Vec::new(),
             effects: Effects::with_capacity(2 * BATCH),
+            intake,
             seen_shortages: 0,
         }
     }
@@ -75,7 +109,8 @@ impl<D: Device> Reactor<D> {
                 return Poll::Pending;
             }
             let now = self.node.runtime.now();
-            let wake = self.drive(is_drained, now);
+            self.intake.polled(is_drained, now);
+            let wake = self.drive(now);
             if self.peerings.is_empty() && !self.node.is_held() {
                 return Poll::Ready(());
             }
@@ -119,12 +154,12 @@ impl<D: Device> Reactor<D> {
     }
 
     /// Drives the peerings that have something to do and returns when to drive the next of them again
-    fn drive(&mut self, is_drained: bool, now: Time) -> Time {
-        let Self { node, waker, peerings, effects, seen_shortages, .. } = self;
+    fn drive(&mut self, now: Time) -> Time {
+        let Self { node, waker, peerings, effects, intake, seen_shortages, .. } = self;
         let cx = &mut Context::from_waker(waker);
         node.joining.take_into(peerings);
         let mut wake = Time::MAX;
-        peerings.retain(|peering| match peering.drive(is_drained, now, cx, effects) {
+        peerings.retain(|peering| match peering.drive(intake.until, now, cx, effects) {
             Some(at) => {
                 wake = wake.min(at);
                 true

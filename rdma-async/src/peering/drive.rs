@@ -193,18 +193,16 @@ impl<D: Device> State<D> {
 
     /// Does what time and memory allow; returns when to call again, or `None` if the peering is over
     ///
-    /// `is_drained` says that everything that completed by `now` was reported; `cx` is the reactor's.
+    /// Everything that completed by `reported` was reported; `cx` is the reactor's.
     pub(super) fn drive(
         &mut self,
-        is_drained: bool,
+        reported: Time,
         now: Time,
         cx: &mut Context<'_>,
         effects: &mut Effects,
     ) -> Option<Time> {
-        if is_drained {
-            self.core.tick(now);
-            self.handle_events(now, effects);
-        }
+        self.core.tick(reported);
+        self.handle_events(now, effects);
         let give_up = self.give_up_abandoned(now, effects);
         self.find_memory(cx, effects);
         self.armed = self.transmit(now, effects).min(give_up);

@@ -220,7 +220,7 @@ impl<D: Device> PeeringShared<D> {
     /// As [`State::drive`], if it is time; returns when to call again
     pub(crate) fn drive(
         &self,
-        is_drained: bool,
+        reported: Time,
         now: Time,
         cx: &mut Context<'_>,
         effects: &mut Effects,
@@ -230,7 +230,7 @@ impl<D: Device> PeeringShared<D> {
             return Some(wake_at);
         }
         let mut state = self.state.lock();
-        let wake = state.drive(is_drained, now, cx, effects);
+        let wake = state.drive(reported, now, cx, effects);
         // Memory that comes free wakes the reactor, and not this peering.
         let wake_at = if state.waits_for_memory() { Some(Time::ZERO) } else { wake };
         self.wake_at.store(wake_at.map_or(u64::MAX, Time::as_nanos), Ordering::Relaxed);

@@ -11,7 +11,7 @@ use rdma_async::{Node, NodeOptions, Priority, Session, Snapshot};
 use rdma_core::{Teardown, Time};
 use rdma_sim::rules::SendCompletion;
 use rdma_sim::{LineRate, Model, Net, Sim, Topology};
-use rdma_tests::{DEVICE, Hooked, Hooks, options};
+use rdma_tests::{DEVICE, Hooked, Hooks, hooked_node_over, options};
 use tokio::io::AsyncWriteExt as _;
 
 use super::program::{Ends, Promise, Seen, close, empty, fill, open, transfer};
@@ -239,14 +239,7 @@ pub(crate) fn run(cell: Cell) -> BTreeSet<Promise> {
 }
 
 fn node(net: &Net, host: &str, cell: Cell, stops: &Arc<Stops>, options: &NodeOptions) -> MatrixNode {
-    let open = |device: &str| {
-        let (open, stops) = (net.opener(host, device), Arc::clone(stops));
-        move || open().map(|device| Hooked::new(device, &stops))
-    };
-    let (first, others) = cell.carrier.ports().split_first().expect("a carrier has a port");
-    let builder =
-        others.iter().fold(Node::builder(open(first)), |builder, device| builder.device(open(device)));
-    builder.runtime(net.host(host).runtime()).options(options.clone()).build().expect("usable options")
+    hooked_node_over(net, host, cell.carrier.ports(), stops, options)
 }
 
 /// Connects both nodes as the situation has it

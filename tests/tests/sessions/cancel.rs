@@ -56,7 +56,7 @@ async fn receive_all(session: &Session<SimDevice>) -> Vec<Vec<u8>> {
     all
 }
 
-/// Catches a `Drop for Send` without `detach`.
+/// Sends a message of `len` bytes between two others, and drops its future
 fn a_dropped_send_of(len: usize, awaits_delivery: bool) {
     at_every_poll(async |net, polls| {
         let pair = connected(&net, &options()).await;
@@ -85,11 +85,13 @@ fn a_dropped_send_of(len: usize, awaits_delivery: bool) {
     });
 }
 
+/// Catches a `Drop for Send` without `detach`.
 #[test]
 fn a_dropped_send_of_an_eager_message_loses_nothing() {
     a_dropped_send_of(100, true);
 }
 
+/// Catches a `Drop for Send` without `detach`.
 #[test]
 fn a_dropped_send_of_a_bulk_message_loses_nothing() {
     a_dropped_send_of(LONG, false);
@@ -254,7 +256,7 @@ async fn assert_connects(a: &Node<SimDevice>, b: &Node<SimDevice>) {
     }
 }
 
-/// Catches queue pairs, memory and peers that an attempt leaves behind when it is given up.
+/// Gives up attempts to connect, and looks for queue pairs, memory and peers that they leave behind
 fn a_dropped_attempt(drops_serve: bool) {
     at_every_poll(async |net, polls| {
         let (a, b) = nodes(&net, &options());
@@ -283,16 +285,19 @@ fn a_dropped_attempt(drops_serve: bool) {
     });
 }
 
+/// Catches a `Drop for Control` that does not end the peering.
 #[test]
 fn a_dropped_connect_leaves_nothing_behind() {
     a_dropped_attempt(false);
 }
 
+/// Catches a `Drop for Control` that does not end the peering.
 #[test]
 fn a_dropped_serve_leaves_nothing_behind() {
     a_dropped_attempt(true);
 }
 
+/// Catches a completion that gives the place of a message to another one before a future has taken the outcome.
 #[test]
 fn a_forgotten_future_costs_its_place_and_its_lease_and_nothing_else() {
     on_session(Sim::new(), &options().max_in_flight_sends(2), async |net, pair| {

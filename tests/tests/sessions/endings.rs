@@ -7,6 +7,7 @@ use rdma_async::{AllocError, ConnectError, RecvError, SendError, Session, Sessio
 use rdma_sim::{Model, Sim};
 use rdma_tests::{connect, connected, node, on_session, options, zeros};
 
+/// Catches a side whose next message is refused, when its peer has closed, as if it had closed itself.
 #[test]
 fn closing_tells_that_everything_arrived() {
     on_session(Sim::new(), &options(), async |_, pair| {
@@ -178,6 +179,7 @@ fn sends_that_have_not_completed_when_the_peer_closes_have_arrived() {
     });
 }
 
+/// Catches messages that were read, and whose room the sender never gets back.
 #[test]
 fn a_reader_that_pauses_holds_the_sender_back_and_loses_nothing() {
     on_session(Sim::new(), &options().max_peers(1).receive_memory(6 << 20), async |net, pair| {
@@ -242,6 +244,7 @@ fn a_limit_on_messages_holds_however_short_it_is() {
     }
 }
 
+/// Catches a refused message whose lease is dropped.
 #[test]
 fn messages_that_cannot_be_sent_come_back() {
     on_session(Sim::new(), &options().max_message(1 << 20), async |_, pair| {

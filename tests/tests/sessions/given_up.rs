@@ -1,6 +1,4 @@
-//! Objects that wait, although the task that polled them has given up: they live on, and hold up nobody
-//!
-//! Catches a waiter of such an object that does not yield, in each of the three lines that it may stand in.
+//! Objects that wait, although the task that polled them has given up: they live on, and hold up no other task
 
 use std::time::Duration;
 
@@ -25,6 +23,7 @@ async fn in_time<T>(net: &Net, work: impl Future<Output = T>) -> T {
     timeout(&*net.runtime(), Duration::from_secs(5), work).await.expect("nobody holds it up")
 }
 
+/// Catches a waiter for messages that does not yield when its task has given up.
 #[test]
 fn readers_do_not_keep_messages_from_others() {
     on_session(Sim::new(), &options(), async |net, pair| {
@@ -46,6 +45,7 @@ fn readers_do_not_keep_messages_from_others() {
     });
 }
 
+/// Catches a waiter for memory that does not yield when its task has given up.
 #[test]
 fn a_writer_does_not_keep_memory_from_others() {
     on_session(Sim::new(), &options(), async |net, pair| {
@@ -59,6 +59,7 @@ fn a_writer_does_not_keep_memory_from_others() {
     });
 }
 
+/// Catches a waiter for a place in the send queue that does not yield when its task has given up.
 #[test]
 fn a_sink_does_not_keep_places_from_others() {
     on_session(Sim::new(), &options().max_in_flight_sends(1), async |net, pair| {

@@ -312,7 +312,7 @@ async fn read_all(net: Net, node: Node<SimDevice>) {
 }
 
 /// Sends 64 MiB, with short messages between, and returns how long it took
-async fn transfer(net: &Net, from: &Session<SimDevice>, to: &Session<SimDevice>) -> Duration {
+pub(crate) async fn transfer(net: &Net, from: &Session<SimDevice>, to: &Session<SimDevice>) -> Duration {
     let start = net.now();
     let lens = [1 << 20, 100, 1 << 20, 30_000].repeat(32);
     let send = async {

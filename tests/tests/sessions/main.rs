@@ -26,14 +26,17 @@ mod pairing;
 mod regressions;
 mod remote_memory;
 mod requests;
+mod saturated;
 mod shared_key;
 mod short_messages;
 mod short_queues;
 mod silence;
 mod small_scope;
+mod strangers;
 mod streams;
 mod teardown;
 mod two_sides;
+mod upgrade;
 mod waiting;
 mod wedging;
 

@@ -113,6 +113,7 @@ fn a_drill_at_rest_does_not_end_a_session() {
     });
 }
 
+/// Catches a peer that is given up later than its timeout says.
 #[test]
 fn a_peer_that_is_killed_is_lost_within_the_timeout() {
     for timeout in [Duration::from_millis(100), Duration::from_secs(2)] {
@@ -128,6 +129,7 @@ fn a_peer_that_is_killed_is_lost_within_the_timeout() {
     }
 }
 
+/// Catches a peer that is given up before its timeout is over.
 #[test]
 fn a_session_survives_a_pause_of_its_peer() {
     for (pause, resume) in [(1, 300), (1, 900), (2, 1400)] {
@@ -140,7 +142,8 @@ fn a_session_survives_a_pause_of_its_peer() {
     }
 }
 
-/// Regression: each side looked at its port 250 times a second, which was most of what a simulation did.
+/// Regression: each side looked at its port 250 times a second, which was most of what a simulation did. Catches
+/// looks at a port whose device tells of changes.
 #[test]
 fn a_session_at_rest_is_polled_only_for_its_heartbeats() {
     let run = Sim::new().run(async |net| {
@@ -184,16 +187,22 @@ fn a_session_survives_flaps_and_moving_gids_on_the_strict_side_of_every_rule() {
     }
 }
 
-/// After a reboot ports have other addresses: the program that starts again finds its peer by them.
+/// After a reboot ports have other addresses: the program that starts again finds its peer by them. Catches a simulated reboot after
+/// which they are the same.
 #[test]
 fn a_program_connects_again_after_a_reboot_with_other_addresses() {
     let mut model = Model::tb5();
     model.rules.reboot_readdresses = true;
     Sim::new().model(model).faults("at 20ms b reboot 50ms".parse().unwrap()).run(async |net| {
-        let before = net.gids("b", DEVICE).unwrap();
+        // The table has other entries as well.
+        let addresses = || {
+            let gids = net.gids("b", DEVICE).unwrap();
+            gids.iter().filter_map(|gid| gid.ipv4()).collect::<Vec<_>>()
+        };
+        let before = addresses();
         drop(connected(&net, &options()).await);
         net.sleep(Duration::from_millis(200)).await;
-        assert_ne!(before, net.gids("b", DEVICE).unwrap());
+        assert_ne!(before, addresses());
         let pair = connected(&net, &options()).await;
         exchange(&pair, &[1 << 20; 3]).await;
     });
@@ -211,12 +220,13 @@ fn a_session_survives_a_long_loss_on_one_cable() {
         });
 }
 
-/// Sessions with the same peer share paths: the eleventh needs no queue pair.
+/// Sessions with the same peer share paths: the eleventh needs no queue pair. Catches a session that still counts as not accepted
+/// when it was accepted.
 #[test]
 fn many_sessions_share_the_paths_of_a_peer() {
     Sim::new().run(async |net| {
         let first = connected(&net, &options()).await;
-        for number in 0..15u8 {
+        for number in 0..40u8 {
             let ab = first.ab.open().unwrap();
             let ba = first.b.accept().await.unwrap();
             ab.send_bytes(&[number]).await.unwrap();

@@ -14,7 +14,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, W
 
 use super::exchange;
 
-fn keyed(byte: u8) -> NodeOptions {
+/// Options with a shared key
+pub(crate) fn keyed(byte: u8) -> NodeOptions {
     options().shared_key(SharedKey::from_bytes([byte; 32]))
 }
 
