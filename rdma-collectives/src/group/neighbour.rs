@@ -4,6 +4,10 @@ use std::ops::Range;
 
 use super::plans::Prepared;
 
+/// The most messages of the operation that is likely to follow for which any is expected: one of more takes hundreds of microseconds, of which
+/// its first messages would save twelve, and if another one comes, what was granted takes more.
+const MOST_FORESEEN: usize = 32;
+
 /// A neighbour in an operation
 #[derive(Default)]
 pub(crate) struct Neighbour {
@@ -71,6 +75,7 @@ impl Neighbour {
         let is_news = self.asked.replace(awaited) != Some(awaited);
         let following = following
             .and_then(Self::places)
+            .filter(|(_, places)| places.len() <= MOST_FORESEEN)
             .map(|(len, places)| (len, places.start + awaited..places.end + awaited));
         self.places().into_iter().chain(following).filter(move |_| is_news)
     }

@@ -150,12 +150,12 @@ impl OutgoingStream {
         is_next.then_some((self.first.wrapping_add(self.sent as u32), message.len))
     }
 
-    /// Whether the next message waits for grants: the peer expects messages, and two are under way, whose arrival brings the next grants
+    /// Whether the next message waits for grants: the peer expects messages, and three are under way, whose arrival brings the next grants
     ///
-    /// Two take longer than grants are under way.
+    /// Two of them take longer than grants are under way.
     pub(super) fn waits_for_grants(&self) -> bool {
         let is_expected = |message: &OutgoingMessage| message.is_unannounced && !message.is_done;
-        let first = self.sent.checked_sub(2);
+        let first = self.sent.checked_sub(3);
         first.is_some_and(|first| self.messages.range(first..self.sent).all(is_expected))
             && self.next_bulk(u32::MAX).is_some()
     }

@@ -64,7 +64,7 @@ fn a_rank_that_is_done_relays_for_those_that_are_not() {
     });
     assert_eq!(run.findings, []);
     let [zero, one, two] = run.value[..] else { panic!("{:?}", run.value) };
-    assert!(two + Duration::from_micros(500) < zero.max(one), "rank 2 is done before: {:?}", run.value);
+    assert!(two + Duration::from_micros(200) < zero.max(one), "rank 2 is done before: {:?}", run.value);
 }
 
 /// Catches a rank that relays no more when it goes on to a larger group, and ranks that look for each other over a cable that is out.
@@ -105,7 +105,7 @@ fn ranks_grow_behind_those_that_still_work() {
     });
     assert_eq!(run.findings, []);
     let [zero, one, two] = run.value[..] else { panic!("{:?}", run.value) };
-    assert!(two + Duration::from_micros(500) < zero.max(one), "rank 2 is done before: {:?}", run.value);
+    assert!(two + Duration::from_micros(200) < zero.max(one), "rank 2 is done before: {:?}", run.value);
 }
 
 /// Catches ranks that go on for others after a group was dropped on cables that all work.

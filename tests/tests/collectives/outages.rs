@@ -140,7 +140,7 @@ fn ranks_plan_for_the_cables_that_work() {
     assert!((after / before - 1.0).abs() < 0.01, "{times:?}");
     // Of the operation under way, each block goes over two cables in the place of one at most.
     assert!(cut < 2.0 * before, "{times:?}");
-    assert!(back < next, "{times:?}");
+    assert!(back < 1.01 * next, "{times:?}");
 }
 
 /// Catches a plan that is made although the ranks keep theirs, and bits that depend on the way of a block.
