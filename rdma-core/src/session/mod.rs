@@ -15,6 +15,7 @@
 //! [`IncomingId`].
 
 mod bulk;
+mod bulk_trailer;
 mod config;
 mod error;
 mod handshake;
@@ -28,7 +29,8 @@ mod status;
 mod step;
 mod trailer;
 
-pub use bulk::{BulkPart, BulkTrailer, Grant, MAX_SLOTS};
+pub use bulk::MAX_SLOTS;
+pub use bulk_trailer::{BulkPart, BulkTrailer, Grant};
 pub use config::{Limits, MAX_ROOM, MAX_SESSIONS, MAX_STREAMS, PeeringConfig, Side};
 pub use error::{RefusedSend, Violation};
 pub use handshake::{

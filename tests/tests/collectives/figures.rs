@@ -189,7 +189,7 @@ fn figures() -> String {
     text.push_str("\n| all_reduce of | 1 MiB | 16 MiB | 64 MiB |\n|---|---|---|---|\n");
     for (name, shape) in SHAPES.into_iter().chain(OTHERS) {
         let found = [1, 16, 64].map(|mebibytes| all_reduce(&cabling(shape.0, shape.1), mebibytes << 20));
-        assert!(found[1] > 0.85 && found[2] > 0.93, "{name}: {found:.4?} of the bound");
+        assert!(found[1] > 0.87 && found[2] > 0.945, "{name}: {found:.4?} of the bound");
         let cells = found.map(|found| format!("{found:.3}")).join(" | ");
         writeln!(text, "| {name} | {cells} |").expect("a string takes everything");
     }

@@ -1,6 +1,7 @@
 //! Everything that two processes have with each other
 
 mod answer;
+mod arrivals;
 mod backoff;
 mod expected;
 mod input;
@@ -11,6 +12,7 @@ mod progress;
 mod room;
 mod session;
 mod status;
+mod unannounced;
 
 use std::collections::VecDeque;
 
@@ -468,19 +470,6 @@ impl Peering {
             && !std::mem::replace(&mut found.room.is_queued, true)
         {
             self.rooms.push_back((id, stream));
-        }
-    }
-
-    /// Announces messages that only their last part has announced, which a path may have lost
-    fn announce_all(&mut self) {
-        let streams = self.sessions.iter_mut().flat_map(Table::iter_mut).flat_map(|session| {
-            let id = session.id;
-            session.streams.iter_mut().map(move |(stream, found)| (id, *stream, found))
-        });
-        let lost =
-            streams.filter_map(|(id, stream, found)| found.outgoing.announce().then_some((id, stream)));
-        for (id, stream) in lost.collect::<Vec<_>>() {
-            self.enqueue(id, stream);
         }
     }
 

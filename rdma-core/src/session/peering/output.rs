@@ -7,8 +7,8 @@ use super::super::bulk::Slot;
 use super::super::lane::Due;
 use super::super::outgoing::Next;
 use super::super::{
-    Address, FRAGMENT, IncomingId, Inline, MAX_ARRIVALS, MAX_GRANTS, PacketKind, PacketTrailer, PathId,
-    Payload, Priority, SessionId, StreamId, Transmit,
+    Address, FRAGMENT, IncomingId, Inline, MAX_GRANTS, PacketKind, PacketTrailer, PathId, Payload, Priority,
+    SessionId, StreamId, Transmit,
 };
 use super::message::{Incoming, Progress};
 use super::path::Path;
@@ -25,11 +25,6 @@ const BULK_KEEP_ALIVE: Duration = Duration::from_secs(60);
 ///
 /// What comes later waits for them: 3.6 µs at 9.2 GB/s.
 const LOW_QUEUE: u32 = 8;
-
-/// How long the word of a message's arrival waits for grants, to go with them, while this side sends parts of messages itself
-///
-/// Each packet takes the cable 60 ns of them (the model of the simulator). The peer keeps the memory of the message until then.
-const ARRIVAL_DELAY: Duration = Duration::from_micros(5);
 
 /// No message is divided among paths into parts that are shorter, in bytes.
 const SHORTEST_SHARE: u64 = 1 << 15;
@@ -117,14 +112,6 @@ impl Peering {
         self.paths.iter().flatten().any(|path| path.receiver.has_room_for_expected())
     }
 
-    /// When the word of an arrival is sent by itself, if it still waits
-    pub(super) fn arrival_due(&self) -> Time {
-        let waiting = self.arrivals.front().filter(|_| !self.has_arrival_waited);
-        let Some((arrival, _)) = waiting else { return Time::MAX };
-        let is_sending = self.paths.iter().flatten().any(|path| !path.sender.is_idle());
-        if is_sending { *arrival + ARRIVAL_DELAY } else { *arrival }
-    }
-
     /// Looks at grants that wait for messages: a message begins, or there will be none
     pub(super) fn look_at_grants_again(&mut self) {
         self.paths.iter_mut().flatten().for_each(|path| path.sender.look_again());
@@ -188,32 +175,6 @@ impl Peering {
         if next.is_some() && next == self.rooms.front() { None } else { self.next_room(now) }
     }
 
-    /// Grants, which `payload` has, and what has arrived
-    fn bulk(
-        &mut self,
-        now: Time,
-        index: usize,
-        mut payload: Inline,
-        slots: [u32; MAX_GRANTS],
-        grants: u8,
-    ) -> Transmit {
-        let (mut addresses, mut arrivals) = ([Address::default(); MAX_ARRIVALS], 0);
-        while arrivals < addresses.len()
-            && let Some((_, address)) = self.arrivals.pop_front()
-        {
-            payload.push(address.to_bytes());
-            addresses[arrivals] = address;
-            arrivals += 1;
-        }
-        self.has_arrival_waited &= !self.arrivals.is_empty();
-        // The packet carries the room of the first stream.
-        let address = Address { message: 0, ..addresses[0] };
-        let part = Part::Bulk { slots, grants, addresses, arrivals: arrivals as u8 };
-        let kind = PacketKind::Bulk;
-        let trailer = PacketTrailer { kind, fragment: grants, address, ..PacketTrailer::default() };
-        self.packet(now, index, Payload::Inline(payload), trailer, part)
-    }
-
     /// The room of a stream, by itself
     fn next_room(&mut self, now: Time) -> Option<Transmit> {
         while let Some(&(id, stream)) = self.rooms.front() {
@@ -251,7 +212,7 @@ impl Peering {
 
     /// Completes the trailer of a packet
     #[inline]
-    fn packet(
+    pub(super) fn packet(
         &mut self,
         now: Time,
         index: usize,
@@ -452,24 +413,6 @@ impl Peering {
             }
         }
         None
-    }
-
-    /// Begins the next message of a stream without announcing it, if the peer has granted all of it: its last part announces it
-    fn begin_if_granted(&mut self, id: SessionId, stream: StreamId, room: u32) -> bool {
-        let Some(found) = self.sessions[id.0 as usize & 1].peek(id) else { return false };
-        let Some((message, len)) =
-            found.streams.get(&stream).and_then(|found| found.outgoing.next_bulk(room))
-        else {
-            return false;
-        };
-        let address = Address { session: id.0, stream: stream.0, message };
-        let granted: u64 = self.paths.iter().flatten().map(|path| path.sender.granted(address)).sum();
-        let Some(found) = self.stream(id, stream).filter(|_| granted == len) else { return false };
-        let charge = found.outgoing.begin_unannounced();
-        found.room.spend(charge);
-        probe::reached(ProtocolState::BulkUnannounced);
-        self.look_at_grants_again();
-        true
     }
 
     #[inline]
