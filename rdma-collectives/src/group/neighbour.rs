@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use super::plans::Prepared;
 
-/// The most messages of the operation that is likely to follow for which any is expected: one of more takes hundreds of microseconds, of which
-/// its first messages would save twelve, and if another one comes, what was granted takes more.
+/// The most messages of the operation that is likely to follow for which any is expected
+///
+/// An operation with more messages takes hundreds of µs; expecting its first messages saves 12 µs, and a wrong guess costs more than that.
 const MOST_FORESEEN: usize = 32;
 
 /// A neighbour in an operation

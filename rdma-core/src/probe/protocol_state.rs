@@ -44,8 +44,8 @@ protocol_states! {
     BulkGrantedAgain = "part granted again",
     /// Nothing was sent on a bulk lane for so long that its queue pair is kept alive
     BulkKeptAlive = "bulk lane kept alive",
-    /// A long message was not announced by itself, because all of it was granted before
-    BulkUnannounced = "message sent as expected",
+    /// A long message is announced by its last part, because all of it was granted before it began
+    BulkUnannounced = "message announced by its last part",
     /// A part was granted of a message that is sent no more
     BulkVoid = "part granted in vain",
     /// No memory was free for a long message

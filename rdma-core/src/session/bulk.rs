@@ -249,15 +249,15 @@ impl BulkSender {
         Ok(())
     }
 
-    /// How many bytes of a message the grants ask for that are not served
-    pub(super) fn granted(&self, address: Address) -> u64 {
-        let grants = self.grants.iter().flatten().filter(|(grant, _)| grant.address == address);
-        grants.map(|(grant, _)| u64::from(grant.len)).sum()
+    /// The grants of a message that are not served
+    pub(super) fn granted(&self, address: Address) -> impl Iterator<Item = &Grant> {
+        let grants = self.grants.iter().flatten().map(|(grant, _)| grant);
+        grants.filter(move |grant| grant.address == address)
     }
 
-    /// Whether no grant waits, and no answer is under way
-    pub(super) fn is_idle(&self) -> bool {
-        self.grants.is_empty() && self.in_flight == 0
+    /// Whether answers are under way, or follow now
+    pub(super) fn is_serving(&self) -> bool {
+        self.in_flight > 0 || self.has_grants()
     }
 
     /// Whether grants are not served, and do not only wait for their messages

@@ -106,9 +106,13 @@ impl IncomingStream {
         behind.any(|entry| matches!(entry, Entry::Expected(_)))
     }
 
-    /// Takes out a message that is expected, the last one first
-    pub(super) fn take_expected(&mut self) -> Option<IncomingId> {
+    /// Takes out a message that is expected, the last one first, down to message `first` if there is one
+    pub(super) fn take_expected(&mut self, first: Option<u32>) -> Option<IncomingId> {
         let index = self.entries.iter().rposition(|entry| matches!(entry, Entry::Expected(_)))?;
+        let first = first.map_or(0, |first| first.wrapping_sub(self.next) as usize);
+        if index < first {
+            return None;
+        }
         let Entry::Expected(id) = std::mem::take(&mut self.entries[index]) else { return None };
         // Nothing has begun to arrive behind an entry that is unknown.
         while self.entries.pop_back_if(|entry| *entry == Entry::Unknown).is_some() {}

@@ -126,10 +126,10 @@ impl Operands<'_> {
             7 => {
                 let byte = self.byte();
                 let len_off_by = if byte & 4 == 0 { 0 } else { i64::from(byte >> 3) - 16 };
-                let part = match byte & 6 {
-                    2 => BulkPart::Void,
-                    4 => BulkPart::Last,
-                    _ => BulkPart::Inner,
+                let part = match self.byte() % 4 {
+                    0 => BulkPart::Void,
+                    1 => BulkPart::Inner,
+                    _ => BulkPart::Last,
                 };
                 Step::Bulk { is_true: byte & 1 == 0, part, len_off_by }
             }

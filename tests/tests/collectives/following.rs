@@ -12,7 +12,7 @@ const PAIR: Shape = (2, &[(0, 1)]);
 const RING_4: Shape = (4, &[(0, 1), (1, 2), (2, 3), (3, 0)]);
 /// What the way of an announcement and of the grants takes, but for what overlaps with other waits
 const SAVED: Duration = Duration::from_micros(4);
-/// What a wrong guess may cost an operation: 256 KiB in vain on each of two cables of a way
+/// What a wrong guess may cost an operation: 512 KiB in vain, on the cables of a way at the same time
 const WRONG: Duration = Duration::from_micros(60);
 
 #[derive(Clone, Copy, Debug)]

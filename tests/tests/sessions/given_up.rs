@@ -20,7 +20,7 @@ async fn gives_up(net: &Net, work: impl Future) {
 }
 
 async fn in_time<T>(net: &Net, work: impl Future<Output = T>) -> T {
-    timeout(&*net.runtime(), Duration::from_secs(5), work).await.expect("nobody holds it up")
+    timeout(&*net.runtime(), Duration::from_secs(5), work).await.expect("no other task holds it up")
 }
 
 /// Catches a waiter for messages that does not yield when its task has given up.

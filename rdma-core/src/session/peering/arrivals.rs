@@ -1,4 +1,4 @@
-//! The word that messages of the bulk lane have arrived, which goes with grants
+//! Notices that messages of the bulk lane have arrived, which go with grants
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use super::Peering;
 use super::path::Part;
 use crate::Time;
 
-/// How long the word of a message's arrival waits for grants, to go with them, while this side sends parts of messages itself
+/// How long the notice of an arrival waits for grants, to go with them, while this side sends parts of messages itself
 ///
 /// Each packet takes 60 ns of the cable, which the parts need (the model of the simulator). The peer keeps the memory of the message until then.
 const ARRIVAL_DELAY: Duration = Duration::from_micros(5);
 
 impl Peering {
-    /// When the word of an arrival is sent by itself, if it still waits
+    /// When the notice of an arrival is sent by itself, if it still waits
     pub(super) fn arrival_due(&self) -> Time {
         let waiting = self.arrivals.front().filter(|_| !self.has_arrival_waited);
         let Some((arrival, _)) = waiting else { return Time::MAX };
-        let is_sending = self.paths.iter().flatten().any(|path| !path.sender.is_idle());
+        let is_sending = self.paths.iter().flatten().any(|path| path.sender.is_serving());
         if is_sending { *arrival + ARRIVAL_DELAY } else { *arrival }
     }
 
@@ -38,7 +38,7 @@ impl Peering {
             addresses[arrivals] = address;
             arrivals += 1;
         }
-        self.has_arrival_waited &= !self.arrivals.is_empty();
+        self.has_arrival_waited = false;
         // The packet carries the room of the first stream.
         let address = Address { message: 0, ..addresses[0] };
         let part = Part::Bulk { slots, grants, addresses, arrivals: arrivals as u8 };

@@ -108,7 +108,7 @@ impl Peering {
     /// The peer is asked to answer at once what was granted; a device may write to the memory until then. Messages that were announced are
     /// still received.
     pub fn expect_nothing(&mut self, session: SessionId, stream: StreamId) {
-        if self.end_expectations(session, stream) {
+        if self.end_expectations(session, stream, None) {
             self.paths.iter_mut().flatten().for_each(|path| path.receiver.hurry());
         }
     }
@@ -136,14 +136,20 @@ impl Peering {
         }
     }
 
-    /// Ends the expectations of a stream; returns whether parts were granted that are not here: the stream then backs off
-    pub(super) fn end_expectations(&mut self, session: SessionId, stream: StreamId) -> bool {
+    /// Ends the expectations of a stream, from message `first` on if there is one; returns whether parts were granted that are not here: the
+    /// stream then backs off
+    pub(super) fn end_expectations(
+        &mut self,
+        session: SessionId,
+        stream: StreamId,
+        first: Option<u32>,
+    ) -> bool {
         let Self { sessions, incoming, paths, stopping, events, .. } = self;
         let session_found = sessions[session.0 as usize & 1].get(session);
         let found = session_found.and_then(|session| session.streams.get_mut(&stream));
         let Some(found) = found else { return false };
         let mut was_granted = false;
-        while let Some(id) = found.incoming.take_expected() {
+        while let Some(id) = found.incoming.take_expected(first) {
             let Some(message) = incoming.get_mut(id.0 as usize) else { continue };
             let progress = std::mem::replace(&mut message.progress, Progress::Withdrawn);
             was_granted |= matches!(progress, Progress::Bulk(parts) if parts.ahead() > 0);
@@ -156,6 +162,7 @@ impl Peering {
             found.backoff.was_wrong();
         }
         self.expected.retain(|other| *other != (session, stream));
+        self.await_grants(session, stream);
         was_granted
     }
 

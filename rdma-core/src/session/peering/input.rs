@@ -4,8 +4,9 @@ use super::super::config::MAX_ROOM;
 use super::super::incoming::Entry;
 use super::super::packets::Fate;
 use super::super::{
-    Address, BulkPart, BulkTrailer, Event, FRAGMENT, Grant, IncomingId, MAX_EAGER, PacketError, PacketKind,
-    PacketTrailer, PathId, PathLoss, Placement, SessionId, StreamId, Violation, packets,
+    Address, BulkPart, BulkTrailer, Event, FRAGMENT, Grant, IncomingId, MAX_ARRIVALS, MAX_EAGER, MAX_GRANTS,
+    PacketError, PacketKind, PacketTrailer, PathId, PathLoss, Placement, SessionId, StreamId, Violation,
+    packets,
 };
 use super::Peering;
 use super::message::{Incoming, Parts, Progress};
@@ -104,7 +105,9 @@ impl Peering {
                 let grants = usize::from(trailer.fragment) * Grant::LEN;
                 let (grants, addresses) = payload.split_at_checked(grants).ok_or(violation)?;
                 let (addresses, rest) = addresses.as_chunks();
-                if !rest.is_empty() {
+                let has_too_many =
+                    usize::from(trailer.fragment) > MAX_GRANTS || addresses.len() > MAX_ARRIVALS;
+                if has_too_many || !rest.is_empty() {
                     return Err(violation);
                 }
                 addresses.iter().for_each(|address| self.on_arrived(Address::from_bytes(address)));
@@ -221,7 +224,7 @@ impl Peering {
                     .is_some_and(|id| announced.is_none() || announced != len_of(id)),
             };
             if is_unexpected {
-                self.end_expectations(id, stream_id);
+                self.end_expectations(id, stream_id, Some(number));
                 return self.on_message(now, payload, trailer);
             }
         }

@@ -209,7 +209,9 @@ impl Peering {
         for content in lost.lane.drain().collect::<Vec<_>>() {
             self.on_fate(path, content, Fate::Lost);
         }
-        self.announce_all();
+        if lost.is_proven {
+            self.announce_all();
+        }
         self.events.push_back(Event::PathLost { path, reason, was_proven: lost.is_proven });
     }
 

@@ -245,7 +245,8 @@ impl Peering {
 
     /// The next receive for a part of a message, unless a packet of grants is full: they share it
     fn next_bulk_receive(&mut self, now: Time) -> Option<Transmit> {
-        if self.paths.iter().flatten().any(|path| path.receiver.grants() >= MAX_GRANTS) {
+        let is_full = |path: &Path| path.receiver.grants() >= MAX_GRANTS && path.lane.control_room() > 0;
+        if self.paths.iter().flatten().any(is_full) {
             return None;
         }
         self.next_keep_alive(now)

@@ -99,7 +99,7 @@ impl Peering {
                     path.receiver.lost(&slots[..grants as usize]);
                 }
                 for address in &addresses[..arrivals as usize] {
-                    // Of a session that is over, the peer needs no word.
+                    // Of a session that is over, the peer needs no notice.
                     if self.session(SessionId(address.session)).is_some() {
                         self.arrivals.push_back((Time::ZERO, *address));
                     }

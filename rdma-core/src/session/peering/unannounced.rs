@@ -15,8 +15,15 @@ impl Peering {
             return false;
         };
         let address = Address { session: id.0, stream: stream.0, message };
-        let granted: u64 = self.paths.iter().flatten().map(|path| path.sender.granted(address)).sum();
-        let Some(found) = self.stream(id, stream).filter(|_| granted == len) else { return false };
+        let (mut granted, mut has_end) = (0, false);
+        for grant in self.paths.iter().flatten().flat_map(|path| path.sender.granted(address)) {
+            let part = u64::from(grant.len);
+            granted += part;
+            // What was expected before may have been longer, or granted before: nothing but this part announces the message.
+            has_end |= grant.offset.checked_add(part) == Some(len);
+        }
+        let is_whole = granted == len && has_end;
+        let Some(found) = self.stream(id, stream).filter(|_| is_whole) else { return false };
         let charge = found.outgoing.begin_unannounced();
         found.room.spend(charge);
         probe::reached(ProtocolState::BulkUnannounced);

@@ -46,6 +46,10 @@ pub(super) struct World {
     pub(super) faults: Faults,
     random: u64,
     pub(super) packets: u64,
+    /// How long the device takes for a send of the bulk lane.
+    pub(super) sends_take: Duration,
+    /// Sends of bulk lanes that have not completed: when, by which node, and on which path.
+    sends: VecDeque<(Time, usize, PathId)>,
     /// Packets of the eager lane, by their kind.
     pub(super) kinds: [u64; PacketKind::ALL.len() + 1],
 }
@@ -191,6 +195,8 @@ impl World {
             faults: Faults::default(),
             random: seed.wrapping_mul(2).wrapping_add(1),
             packets: 0,
+            sends_take: Duration::ZERO,
+            sends: VecDeque::new(),
             kinds: Default::default(),
         };
         (0..paths).for_each(|path| world.connect(path));
@@ -212,6 +218,13 @@ impl World {
         self.nodes[node].peering.lose_path(PathId(index as u32), PathLoss::Device);
     }
 
+    /// Sends what is due, and lets what bulk lanes carry arrive later
+    pub(super) fn delay_bulk(&mut self, by: Duration) {
+        while self.step() {}
+        let wires = self.wires.iter_mut().flatten().flat_map(|wire| &mut wire.bulk);
+        wires.for_each(|(at, _)| *at = *at + by);
+    }
+
     fn chance(&mut self, per_mille: u32) -> bool {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -228,6 +241,7 @@ impl World {
                 [wire.eager.front(), wire.bulk.front()].into_iter().flatten().map(|(at, _)| *at)
             });
             let timers = self.nodes.iter().map(|node| node.peering.next_timeout());
+            let timers = timers.chain(self.sends.front().map(|(at, ..)| *at));
             let repairs = self.repairs.iter().copied().flatten();
             let Some(next) = under_way.chain(timers).chain(repairs).min().filter(|next| *next <= end) else {
                 break;
@@ -240,6 +254,10 @@ impl World {
     /// Does what is due now; false if there is nothing
     fn step(&mut self) -> bool {
         let mut is_busy = false;
+        while let Some((_, node, path)) = self.sends.pop_front_if(|(at, ..)| *at <= self.now) {
+            self.nodes[node].peering.bulk_sent(path);
+            is_busy = true;
+        }
         for index in 0..self.repairs.len() {
             if self.repairs[index].is_some_and(|at| at <= self.now) {
                 self.repairs[index] = None;
@@ -321,7 +339,7 @@ impl World {
                     None => vec![0; len as usize],
                 };
                 let trailer = trailer.to_bytes(&payload, Integrity::Crc32).to_vec();
-                self.nodes[node].peering.bulk_sent(path);
+                self.sends.push_back((self.now + self.sends_take, node, path));
                 for mut message in [payload, trailer] {
                     if message.is_empty() || self.chance(self.faults.lose_bulk) {
                         continue;
