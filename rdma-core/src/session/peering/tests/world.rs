@@ -222,7 +222,7 @@ impl World {
     pub(super) fn delay_bulk(&mut self, by: Duration) {
         while self.step() {}
         let wires = self.wires.iter_mut().flatten().flat_map(|wire| &mut wire.bulk);
-        wires.for_each(|(at, _)| *at = *at + by);
+        wires.for_each(|(at, _)| *at += by);
     }
 
     fn chance(&mut self, per_mille: u32) -> bool {
