@@ -138,7 +138,7 @@ const STAGES: usize = 7;
 /// How long an attempt to connect may take.
 const LIMIT: Duration = Duration::from_millis(10);
 
-/// Introduces itself up to a stage; then goes, or says nothing any more until the node gives up
+/// Introduces itself up to a stage; then goes, or sends nothing more until the node gives up
 async fn introduce(mut stream: DuplexStream, stage: usize, goes: bool, end: PathEnd) {
     let limits = Limits { max_message: 4 << 20, max_sessions: 16, max_streams: 16, stream_share: 128 };
     let ours = hello(limits).to_bytes();

@@ -48,7 +48,9 @@ fn watch() {
             LAST.with_borrow_mut(|[last, before]| *before = last.replace(panic));
             if !IS_QUIET.get() {
                 // The hook of libFuzzer ends the process: nothing after it is printed.
-                print_replay_line();
+                if !aborts.contains(&true) {
+                    print_replay_line();
+                }
                 hook(info);
             }
         }));
@@ -59,7 +61,7 @@ fn watch() {
 #[expect(clippy::print_stderr, reason = "beside the message of the panic, which is printed there")]
 fn print_replay_line() {
     if let Some(line) = LINE.with_borrow(Clone::clone) {
-        eprintln!("\nA run of a check panics. To repeat it:\n\n{line}\n");
+        eprintln!("\nA panic in a run of a check. To repeat it:\n\n{line}\n");
     }
 }
 

@@ -45,7 +45,7 @@ impl Fault {
         }
     }
 
-    /// Has it happen after a time; returns when it is over or known to last
+    /// Schedules the fault after a time; returns when it ends, or when it begins if it is permanent
     fn inject(self, net: &Net, cabling: &Cabling, after: Duration) -> Time {
         let end = |cable: usize| port(net, cabling.cables()[cable].ends);
         let start = net.now() + after;

@@ -1,4 +1,4 @@
-//! A completion queue that is never found empty: a peer that says nothing any more is noticed all the same
+//! A completion queue that is never found empty: a peer that sends nothing more is noticed all the same
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -31,7 +31,7 @@ enum Stranger {
     Scanner,
     /// Has another key, or none
     WrongKey,
-    /// Introduces itself correctly, and says nothing any more
+    /// Introduces itself correctly, and sends nothing more
     Introduced,
 }
 
