@@ -196,7 +196,7 @@ impl<D: Device> Stream<D> {
     /// # If something else comes
     ///
     /// Nothing is lost: each message is received in its order, whether or not it was expected. Once a message of another length
-    /// has come in the place of an expected one, or the end, the stream expects nothing, and its memory is free again. The peer may then
+    /// has come in the place of an expected one, or the end, the stream expects nothing from there on, and that memory is free again. The peer may then
     /// have to send as often 512 KiB in vain as there are cables (57 µs of a cable at 9.2 GB/s each time), which everything on the cable
     /// waits for. The same can happen if other long messages wait before the expected one is sent, also of this stream, or if they need its
     /// memory. The stream then backs off: it expects nothing until 1 message above 68,544 bytes was announced, and until up to 32 were if guesses

@@ -54,7 +54,7 @@ pub(super) enum Granted {
     Message { token: Token, is_last: bool },
     /// None: the message is not sent any more, or does not have them
     Nothing,
-    /// None before the message is announced
+    /// None before the message begins
     NotYet,
 }
 
@@ -150,22 +150,22 @@ impl OutgoingStream {
         is_next.then_some((self.first.wrapping_add(self.sent as u32), message.len))
     }
 
-    /// Whether the next message waits for grants: the peer expects messages, and three are under way, whose arrival brings the next grants
+    /// Whether the message that is [next](Self::next_bulk) waits for grants, because the three before it were granted whole and have not
+    /// arrived: their arrival brings the next grants
     ///
-    /// Two of them take longer than grants are under way.
+    /// Two messages take longer than grants are under way.
     pub(super) fn waits_for_grants(&self) -> bool {
         let is_expected = |message: &OutgoingMessage| message.is_unannounced && !message.is_done;
         let first = self.sent.checked_sub(3);
         first.is_some_and(|first| self.messages.range(first..self.sent).all(is_expected))
-            && self.next_bulk(u32::MAX).is_some()
     }
 
-    /// Begins the message that is [next](Self::next_bulk) without announcing it; returns how many packets of room it takes
-    pub(super) fn begin_unannounced(&mut self) -> u32 {
-        let Some(message) = self.messages.get_mut(self.sent) else { return 0 };
-        (message.sent, message.is_unannounced) = (1, true);
-        self.sent += 1;
-        1
+    /// Begins the message that is [next](Self::next_bulk) without announcing it
+    pub(super) fn begin_unannounced(&mut self) {
+        if let Some(message) = self.messages.get_mut(self.sent) {
+            (message.sent, message.is_unannounced) = (1, true);
+            self.sent += 1;
+        }
     }
 
     /// Announces messages that only their last part announces, because it may be lost; whether there are any

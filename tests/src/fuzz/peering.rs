@@ -174,8 +174,7 @@ impl Operands<'_> {
             PacketKind::Fragment => whole,
             PacketKind::Announce | PacketKind::Reset => 8,
             PacketKind::Bulk => {
-                let grants = fragment as usize % (MAX_GRANTS + 1);
-                Grant::LEN * grants + Address::LEN * (self.byte() as usize % (MAX_ARRIVALS + 1))
+                Grant::LEN * fragment as usize + Address::LEN * (self.byte() as usize % (MAX_ARRIVALS + 1))
             }
             _ => 0,
         };

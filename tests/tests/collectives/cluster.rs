@@ -23,11 +23,12 @@ pub(crate) fn cabling(hosts: usize, edges: &[(usize, usize)]) -> Cabling {
 
 /// A simulation of the Macs `a`, `b`, … with these cables, which fails when an operation hangs: sessions alone go on for ever
 pub(crate) fn sim(hosts: usize, edges: &[(usize, usize)]) -> Sim {
-    Sim::new().topology(topology(hosts, edges)).time_limit(Time::from_nanos(2_000_000_000))
+    sim_of(&cabling(hosts, edges))
 }
 
-fn topology(hosts: usize, edges: &[(usize, usize)]) -> Topology {
-    Topology::graph(hosts, 6, edges).expect("six ports suffice")
+/// As [`sim`], of the Macs of a cabling
+pub(crate) fn sim_of(cabling: &Cabling) -> Sim {
+    Sim::new().topology(macs(cabling)).time_limit(Time::from_nanos(2_000_000_000))
 }
 
 pub(crate) const LINE_3: Shape = (3, &[(0, 1), (1, 2)]);
@@ -44,7 +45,7 @@ pub(crate) struct Cluster {
     pub(crate) nodes: Vec<(usize, Node<SimDevice>)>,
 }
 
-/// The Macs of a cabling, whose cables have [`RATE`], or less for Thunderbolt 4; each takes the first free port of both
+/// The Macs of a cabling: a cable below [`RATE`] is one of Thunderbolt 4, and each cable is in the first free port of both its Macs
 pub(crate) fn macs(cabling: &Cabling) -> Topology {
     let hosts = cabling.hosts();
     let mut next = vec![0; hosts.len()];

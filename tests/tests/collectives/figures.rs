@@ -5,13 +5,12 @@ use std::fs;
 use std::time::Duration;
 
 use futures::future::LocalBoxFuture;
-use rdma_async::Time;
 use rdma_collectives::{Cabling, Group, GroupError, Operation, Reduction, bound};
-use rdma_sim::{Sim, SimDevice};
+use rdma_sim::SimDevice;
 use rdma_tests::files::{assert_golden, root};
 use rdma_tests::options;
 
-use crate::cluster::{LINE_3, MESH_4, RATE, Shape, cabling, connect, joined, macs, on_all, sim};
+use crate::cluster::{LINE_3, MESH_4, RATE, Shape, cabling, connect, joined, on_all, sim, sim_of};
 
 const PAIR: Shape = (2, &[(0, 1)]);
 const RING_4: Shape = (4, &[(0, 1), (1, 2), (2, 3), (3, 0)]);
@@ -80,8 +79,7 @@ impl<F: for<'a> Fn(&'a mut Group<SimDevice>) -> LocalBoxFuture<'a, Result<(), Gr
 
 /// How long it takes until all ranks have done it, when they begin at the same time, after they have done it `before` times
 pub(crate) fn time_of(cabling: &Cabling, before: usize, program: &dyn Program) -> Duration {
-    let sim = Sim::new().topology(macs(cabling)).time_limit(Time::from_nanos(2_000_000_000)).sanitize(false);
-    let run = sim.run(async |net| {
+    let run = sim_of(cabling).sanitize(false).run(async |net| {
         let cluster = connect(&net, cabling, &options()).await;
         let mut groups = joined(&cluster, cabling).await;
         on_all(&mut groups, async |_, group| group.barrier().await.unwrap()).await;

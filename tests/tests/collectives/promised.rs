@@ -4,12 +4,11 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::Time;
 use rdma_collectives::{Cable, Cabling, Operation, Reduction, bound};
-use rdma_sim::{LineRate, Net, Sim};
+use rdma_sim::{LineRate, Net};
 use rdma_tests::options;
 
-use crate::cluster::{LATENCY_NS, RATE, connect, joined, macs, name, on_all};
+use crate::cluster::{LATENCY_NS, RATE, connect, joined, macs, name, on_all, sim_of};
 use crate::figures::{OTHER_OPERATIONS, others, time_of};
 use crate::outages::{inject, port};
 
@@ -277,8 +276,7 @@ async fn longest_stall(net: &Net, ports: &[Vec<String>], is_over: &[Cell<bool>])
 /// Pulls a cable of a mesh of 4 in an all_reduce: the longest time without a block at a rank, and those of this operation and of the next one
 fn unplugged(whole: &Cabling, cable: usize, after: Duration, len: usize) -> [Duration; 3] {
     let macs = macs(whole);
-    let sim = Sim::new().topology(macs.clone()).time_limit(Time::from_nanos(2_000_000_000)).sanitize(false);
-    let run = sim.run(async |net| {
+    let run = sim_of(whole).sanitize(false).run(async |net| {
         let cluster = connect(&net, whole, &options()).await;
         let mut groups = joined(&cluster, whole).await;
         let port = port(&net, whole.cables()[cable].ends);

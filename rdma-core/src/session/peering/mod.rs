@@ -104,7 +104,7 @@ pub struct Peering {
     expected: VecDeque<(SessionId, StreamId)>,
     /// Streams with something to send, by priority.
     ready: [VecDeque<(SessionId, StreamId)>; 3],
-    /// Messages of the bulk lane whose arrival the peer does not know, with the time at which each has arrived.
+    /// Messages of the bulk lane that have arrived, and of which the peer was sent no notice; each with the time of its arrival.
     arrivals: VecDeque<(Time, Address)>,
     /// Whether the first of them does not wait for grants any more.
     has_arrival_waited: bool,

@@ -8,10 +8,11 @@ use super::super::lane::Due;
 use super::super::outgoing::Next;
 use super::super::{
     Address, FRAGMENT, IncomingId, Inline, MAX_GRANTS, PacketKind, PacketTrailer, PathId, Payload, Priority,
-    SessionId, StreamId, Transmit,
+    SessionId, StreamId, Transmit, packets,
 };
 use super::message::{Incoming, Progress};
 use super::path::Path;
+use super::unannounced::is_granted_whole;
 use super::{Content, Part, Peering};
 use crate::probe::{self, ProtocolState};
 use crate::{FRAME, Time};
@@ -370,23 +371,31 @@ impl Peering {
                 };
                 let index = self.fastest_lane(is_free)?;
                 let unreserved = memory.saturating_sub(self.begun);
-                let stream = self.stream(id, stream_id);
+                // Not by `stream`, which borrows the paths as well.
+                let session = self.sessions[id.0 as usize & 1].get(id);
+                let stream = session.and_then(|session| session.streams.get_mut(&stream_id));
                 let Some(stream) = stream else {
                     self.ready[priority].remove(position);
                     continue;
                 };
                 let left = stream.room.left();
-                if self.begin_if_granted(id, stream_id, left) {
-                    if let Some(answer) = self.next_answer(now) {
-                        return Some(answer);
+                if let Some((message, len)) = stream.outgoing.next_bulk(left) {
+                    let address = Address { session: id.0, stream: stream_id.0, message };
+                    if is_granted_whole(&self.paths, address, len) {
+                        stream.outgoing.begin_unannounced();
+                        stream.room.spend(packets(len));
+                        probe::reached(ProtocolState::BulkUnannounced);
+                        self.look_at_grants_again();
+                        if let Some(answer) = self.next_answer(now) {
+                            return Some(answer);
+                        }
+                        continue;
                     }
-                    continue;
-                }
-                let Some(stream) = self.stream(id, stream_id) else { continue };
-                if stream.outgoing.waits_for_grants() {
-                    stream.is_queued = false;
-                    self.ready[priority].remove(position);
-                    continue;
+                    if stream.outgoing.waits_for_grants() {
+                        stream.is_queued = false;
+                        self.ready[priority].remove(position);
+                        continue;
+                    }
                 }
                 let next = stream.outgoing.next((memory > 0).then_some(left.min(unreserved)));
                 if next.is_none() && stream.outgoing.has_next(Some(left)) {

@@ -5,10 +5,10 @@ use crate::Time;
 
 const LEN: usize = 3 * (1 << 16) + 36;
 /// What a message takes that is not waited for: one way over the cable.
-const ONE_WAY: Duration = Duration::from_micros(5);
+pub(super) const ONE_WAY: Duration = Duration::from_micros(5);
 
 /// A session both sides know, after everything of its beginning has passed
-fn session(world: &mut World) -> SessionId {
+pub(super) fn session(world: &mut World) -> SessionId {
     let session = world.nodes[0].peering.open().unwrap();
     world.run(SECOND);
     session

@@ -1,17 +1,16 @@
 //! What goes without a packet of its own: announcements of messages that are granted whole, and notices of their arrival
 
+use super::expected::{ONE_WAY, session};
 use super::*;
 use crate::Time;
 
 /// Messages of one part, of several, and as long as what is granted ahead on one path
 const LENS: [usize; 4] = [MAX_EAGER + 1, 1 << 17, 3 * (1 << 16) + 36, 1 << 19];
-const ONE_WAY: Duration = Duration::from_micros(5);
 
-/// A session whose accepting side expects as many messages of `len` bytes as it can, and has granted their parts
+/// A world with a session, whose accepting side expects as many messages of `len` bytes as it may; their grants are at the peer
 fn expecting(paths: usize, len: usize) -> (World, (SessionId, StreamId)) {
     let mut world = World::new(paths, 1);
-    let key = (world.nodes[0].peering.open().unwrap(), StreamId::MAIN);
-    world.run(SECOND);
+    let key = (session(&mut world), StreamId::MAIN);
     while world.nodes[1].expect(key.0, key.1, len) {}
     world.run(Duration::from_millis(1));
     (world, key)
