@@ -1,7 +1,8 @@
-//! The task beside a peering that keeps the bootstrap stream: it makes paths, and makes them again
+//! The task beside a peering that keeps the bootstrap stream: it makes paths, and makes them again, over the stream or another path
 
 mod first_paths;
 mod making;
+mod messages;
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rdma_core::session::{ControlMessage, HelloError, LinkId, Offer, PathEnd, PathId, Side};
+use rdma_core::session::{ControlMessage, LinkId, Offer, PathEnd, PathId, Side};
 use rdma_core::{Cause, Device, Time, Timer};
 
 use super::first_failures::FirstFailures;
@@ -20,7 +21,7 @@ use super::port_watch::Watcher;
 use super::wire::ControlStream;
 use crate::error::{ConnectError, SessionError};
 use crate::peering::shared::PeeringShared;
-use crate::peering::state::LostPath;
+use crate::peering::state::{LostPath, News};
 use crate::time::{sleep, timeout};
 use crate::wait_queue::Waiter;
 
@@ -169,12 +170,6 @@ impl<D: Device> Control<D> {
         self.node.ports.iter().enumerate().map(|(index, port)| port.name(index)).collect()
     }
 
-    /// Sends a message on the stream
-    fn send(&mut self, message: ControlMessage) {
-        self.stream.push(message);
-        self.alive_at = self.now() + self.peer_timeout / 4;
-    }
-
     /// Notes that a path could not be made, or failed at once
     fn retry_later(&mut self, index: usize, is_unreachable: bool) {
         let now = self.now();
@@ -213,7 +208,7 @@ impl<D: Device> Control<D> {
             Some(error) => tracing::warn!(%error, "peer lost"),
             None => tracing::info!("peer left: the last session is over"),
         }
-        self.send(ControlMessage::Bye);
+        self.send_on_stream(ControlMessage::Bye);
         // A peer that does not read learns of the end by its own timeout.
         let _ = timeout(&*self.node.runtime, self.peer_timeout, self.stream.flush()).await;
         self.peering.fail(&SessionError::RuntimeGone);
@@ -225,7 +220,11 @@ impl<D: Device> Control<D> {
 
     async fn step(&mut self) {
         match self.next().await {
-            Input::Message(message) => self.on_message(message),
+            Input::Message(message) => {
+                self.heard = self.now();
+                self.on_message(message);
+                self.on_news();
+            }
             Input::Made(index, made) => {
                 if let Err(error) = self.on_made(index, *made) {
                     self.note_failure(index, error);
@@ -306,50 +305,9 @@ impl<D: Device> Control<D> {
         if self.stream.is_open() { at.min(self.alive_at) } else { at }
     }
 
-    fn on_message(&mut self, message: ControlMessage) {
-        self.heard = self.now();
-        match message {
-            ControlMessage::Offer(offer) if self.side == Side::Accepting => {
-                if let Err(error) = self.on_offer(offer) {
-                    self.note_failure(offer.end.path.0 as usize, error);
-                }
-            }
-            ControlMessage::Answer { end, port } => {
-                if let Err(error) = self.on_answer(end, port) {
-                    self.note_failure(end.path.0 as usize, error);
-                }
-            }
-            ControlMessage::Lost { path, epoch, is_unreachable } => self.on_lost(path, epoch, is_unreachable),
-            ControlMessage::Bye => self.peering.fail(&SessionError::PeerGone),
-            ControlMessage::Alive => (),
-            ControlMessage::Confirm(_) | ControlMessage::Offer(_) => {
-                if let Some(first) = &mut self.first {
-                    first.note(HelloError::Unexpected.into());
-                }
-                self.stream.end();
-            }
-        }
-        self.on_news();
-    }
-
-    /// The peer has no such path
-    fn on_lost(&mut self, path: PathId, epoch: u16, is_unreachable: bool) {
-        match self.paths.get(path.0 as usize) {
-            Some(PathState::Up { epoch: current, .. }) if *current == epoch => self.peering.lose_path(path),
-            Some(PathState::Offered { prepared, .. }) if prepared.end().epoch == epoch => {
-                self.retry_later(path.0 as usize, is_unreachable);
-            }
-            Some(PathState::Connecting { theirs }) if theirs.epoch == epoch => {
-                self.making[path.0 as usize] = None;
-                self.retry_later(path.0 as usize, is_unreachable);
-            }
-            _ => (),
-        }
-    }
-
     /// Hands opened sessions to the node, and begins to make lost paths again
     pub(super) fn on_news(&mut self) {
-        let (opened, lost) = self.peering.update(|state, _| state.take_news());
+        let News { opened, lost, messages } = self.peering.update(|state, _| state.take_news());
         for id in opened {
             let route = (Arc::clone(&self.peering), id);
             let refused = self.node.opened.update(|opened| match opened {
@@ -363,6 +321,7 @@ impl<D: Device> Control<D> {
                 peering.with(|state, now, effects| state.refuse(id, now, effects));
             }
         }
+        messages.into_iter().for_each(|message| self.on_message(message));
         if !lost.is_empty() {
             // Their ports of the peer are free.
             self.look_for_paths();
@@ -403,7 +362,7 @@ impl<D: Device> Control<D> {
             self.query_ports();
         }
         if self.stream.is_open() && now >= self.alive_at {
-            self.send(ControlMessage::Alive);
+            self.send_on_stream(ControlMessage::Alive);
         }
         for index in 0..self.paths.len() {
             match &self.paths[index] {
@@ -441,7 +400,7 @@ impl<D: Device> Control<D> {
             return self.note_failure(index, ConnectError::Blocked(blocked));
         }
         let is_stopping = self.peering.update(|state, _| state.is_stopping(PathId(index as u32)));
-        if !self.stream.is_open() || blocked.is_some() || is_stopping {
+        if !self.reaches_peer() || blocked.is_some() || is_stopping {
             self.paths[index] = PathState::Down { from };
             return;
         }
@@ -470,7 +429,7 @@ impl<D: Device> Drop for Control<D> {
     fn drop(&mut self) {
         self.node.port_watch.leave(&mut self.watcher);
         self.peering.fail(&SessionError::RuntimeGone);
-        let (opened, lost) = self.peering.update(|state, _| state.take_news());
+        let News { opened, lost, .. } = self.peering.update(|state, _| state.take_news());
         lost.iter().for_each(|lost| self.node.remove_route(lost.key));
         for id in opened {
             self.peering.with(|state, now, effects| state.refuse(id, now, effects));

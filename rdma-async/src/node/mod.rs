@@ -164,8 +164,8 @@ impl<D: Device> Node<D> {
     /// Connects to the process that [serves](Self::serve) the other end of `stream`, and opens a session
     ///
     /// The stream is any reliable one. It is kept, and carries what is needed to make paths again that were lost. If it ends before
-    /// the sessions, paths go on and none is made again: sessions end the peer timeout after the last path and the last word of the
-    /// peer. The stream is closed when the last session with the peer is over and dropped.
+    /// the sessions, or is silent for the peer timeout, the paths that are left carry that. Without a path and a stream, sessions end the peer
+    /// timeout after the last word of the peer. The stream is closed when the last session with the peer is over and dropped.
     ///
     /// Succeeds when packets have passed in both directions on one path; those over other cables join the session as they are made. Fails if no device accepts a path to the peer at this
     /// moment, or if the last cable is pulled meanwhile: connect again, over a new stream.

@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rdma_core::session::{
-    IncomingId, Integrity, PathCounts, PathId, PathLoss, PathStatus, Peering, SessionId, SessionWaits, Side,
+    ControlMessage, IncomingId, Integrity, PathCounts, PathId, PathLoss, PathStatus, Peering, SessionId,
+    SessionWaits, Side,
 };
 use rdma_core::{Device, Histogram, Time, frames};
 use slab::Slab;
@@ -86,6 +87,16 @@ pub(super) struct Announced {
     pub(super) id: IncomingId,
     pub(super) stream: StreamKey,
     pub(super) len: u64,
+}
+
+/// What the task that makes paths has to know
+pub(crate) struct News {
+    /// Sessions that the peer opened
+    pub(crate) opened: Vec<SessionId>,
+    /// Paths that failed
+    pub(crate) lost: Vec<LostPath>,
+    /// What the peer says about paths
+    pub(crate) messages: Vec<ControlMessage>,
 }
 
 /// A path that failed
@@ -219,6 +230,7 @@ impl<D: Device> State<D> {
     pub(super) fn has_news(&self) -> bool {
         (!self.opened.is_empty() && self.core.has_confirmed_path())
             || !self.lost_paths.is_empty()
+            || self.core.has_control()
             || self.has_stop_news
             || self.end.is_some()
             || self.is_idle(false)
@@ -232,14 +244,22 @@ impl<D: Device> State<D> {
         has_proof
     }
 
-    /// Sessions that the peer opened and paths that failed since the last call
+    /// What has happened since the last call
     ///
     /// Sessions wait until a path carries packets in both directions: a peer that is given up before has opened none.
-    pub(crate) fn take_news(&mut self) -> (Vec<SessionId>, Vec<LostPath>) {
+    pub(crate) fn take_news(&mut self) -> News {
         self.has_stop_news = false;
         let opened =
             if self.core.has_confirmed_path() { std::mem::take(&mut self.opened) } else { Vec::new() };
-        (opened, std::mem::take(&mut self.lost_paths))
+        let lost = std::mem::take(&mut self.lost_paths);
+        News { opened, lost, messages: std::iter::from_fn(|| self.core.poll_control()).collect() }
+    }
+
+    /// Sends a message about a path by another one; false if none carries data
+    pub(crate) fn send_control(&mut self, message: ControlMessage, now: Time, effects: &mut Effects) -> bool {
+        let is_sent = self.core.send_control(message);
+        self.pump(now, effects);
+        is_sent
     }
 
     /// Whether the last session is over, and none will be opened

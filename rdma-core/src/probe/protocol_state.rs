@@ -50,6 +50,8 @@ protocol_states! {
     BulkVoid = "part granted in vain",
     /// No memory was free for a long message
     MemoryStarved = "message waits for memory",
+    /// A message about a path goes by another path, because the bootstrap stream brings none
+    ControlOnPath = "message about a path sent by another path",
     /// A receive is granted for a long message before the peer has announced it
     MessageExpected = "message expected",
     /// A message is expected no more: another one or the end came, its memory was needed, or its stream was dropped

@@ -38,11 +38,13 @@ pub enum PacketKind {
     Report = 7,
     /// The sender reads no more of a stream
     Stop = 8,
+    /// A message about another path; a [`ControlMessage`](super::ControlMessage)
+    Control = 9,
 }
 
 impl PacketKind {
     /// Every kind, in the order of their numbers
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Fragment,
         Self::Announce,
         Self::Finish,
@@ -51,6 +53,7 @@ impl PacketKind {
         Self::Room,
         Self::Report,
         Self::Stop,
+        Self::Control,
     ];
 
     /// Whether the receiver opens the session and the stream of the packet
@@ -355,7 +358,7 @@ mod tests {
         assert_eq!(split(&encoded), Ok(PacketTrailer::default()));
         assert_eq!(split(&encoded[1..]), Err(PacketError::Short(63)));
         assert_eq!(changed(4, 0), Err(PacketError::UnknownKind(0)));
-        assert_eq!(changed(4, 9), Err(PacketError::UnknownKind(9)));
+        assert_eq!(changed(4, 10), Err(PacketError::UnknownKind(10)));
         assert_eq!(changed(40, 2), Err(PacketError::Reserved));
         assert_eq!(changed(47, 1), Err(PacketError::Reserved));
     }

@@ -39,6 +39,7 @@ mod two_sides;
 mod upgrade;
 mod waiting;
 mod wedging;
+mod without_stream;
 
 use std::time::Duration;
 

@@ -113,6 +113,7 @@ impl Peering {
                 addresses.iter().for_each(|address| self.on_arrived(Address::from_bytes(address)));
                 return self.on_grants(now, path, grants.as_chunks().0);
             }
+            PacketKind::Control => return self.on_control_message(trailer.address.message, payload),
             PacketKind::Reset => {
                 let code = <[u8; 8]>::try_from(payload).map_err(|_| violation)?;
                 return self.on_reset(SessionId(session), u64::from_le_bytes(code));

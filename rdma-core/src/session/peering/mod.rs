@@ -3,6 +3,7 @@
 mod answer;
 mod arrivals;
 mod backoff;
+mod control_messages;
 mod expected;
 mod input;
 mod message;
@@ -18,6 +19,7 @@ use std::collections::VecDeque;
 
 use slab::Slab;
 
+use self::control_messages::ControlMessages;
 use self::message::{Incoming, Progress};
 use self::path::{Content, Part, Path};
 use self::session::{Session, Stream, Table};
@@ -108,6 +110,7 @@ pub struct Peering {
     arrivals: VecDeque<(Time, Address)>,
     /// Whether the first of them does not wait for grants any more.
     has_arrival_waited: bool,
+    control_messages: ControlMessages,
     resets: VecDeque<(SessionId, u64)>,
     /// Streams of which this side reads no more.
     stops: VecDeque<(SessionId, StreamId)>,
@@ -146,6 +149,7 @@ impl Peering {
             ready: Default::default(),
             arrivals: VecDeque::new(),
             has_arrival_waited: false,
+            control_messages: ControlMessages::default(),
             resets: VecDeque::new(),
             stops: VecDeque::new(),
             pending_resets: 0,
@@ -212,6 +216,9 @@ impl Peering {
         if lost.is_proven {
             self.announce_all();
         }
+        if self.proven_paths() == 0 {
+            self.control_messages.give_up();
+        }
         self.events.push_back(Event::PathLost { path, reason, was_proven: lost.is_proven });
     }
 
@@ -225,36 +232,6 @@ impl Peering {
                 self.grant_again(id, slot.offset, slot.len);
             }
         }
-    }
-
-    /// How many sessions there are, open or closing
-    pub fn session_count(&self) -> usize {
-        self.sessions.iter().map(Table::len).sum()
-    }
-
-    /// The longest message that the peer takes, in bytes
-    pub fn max_message(&self) -> u64 {
-        self.config.peer.max_message
-    }
-
-    /// The most bytes in one bulk fragment
-    pub fn bulk_fragment(&self) -> u32 {
-        self.config.bulk_fragment
-    }
-
-    /// How many streams this side may have open in each session, beside the main one
-    pub fn max_streams(&self) -> u32 {
-        self.config.peer.max_streams
-    }
-
-    /// Whether there is no session, and the peer knows of every end
-    pub fn is_quiet(&self) -> bool {
-        self.session_count() == 0 && self.pending_resets == 0
-    }
-
-    /// When the latest packet of the peer arrived
-    pub fn last_heard(&self) -> Time {
-        self.last_heard
     }
 
     /// Opens a session; `None` if the peer takes no more

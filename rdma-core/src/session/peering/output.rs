@@ -101,6 +101,7 @@ impl Peering {
             |path: &Path| path.receiver.grants() > 0 || path.receiver.hurries() || path.sender.has_grants();
         self.ready.iter().any(|ready| !ready.is_empty())
             || self.has_arrival_waited
+            || self.control_messages.is_due()
             || !self.resets.is_empty()
             || !self.stops.is_empty()
             || !self.rooms.is_empty()
@@ -150,12 +151,26 @@ impl Peering {
             }
         }
         let is_empty = !self.has_arrival_waited && self.resets.is_empty() && self.stops.is_empty();
-        if is_empty && self.rooms.is_empty() {
+        if is_empty && self.rooms.is_empty() && !self.control_messages.is_due() {
             return None;
         }
         let index = self.fastest_lane(|path| path.lane.control_room() > 0)?;
         if self.has_arrival_waited {
             return Some(self.bulk(now, index, Inline::new(), [0; MAX_GRANTS], 0));
+        }
+        if let Some((number, message)) = self.control_messages.next_to_send() {
+            let mut payload = Inline::new();
+            payload.push(message.to_bytes());
+            let address = Address { message: number, ..Address::default() };
+            probe::reached(ProtocolState::ControlOnPath);
+            return Some(self.control(
+                now,
+                index,
+                PacketKind::Control,
+                payload,
+                address,
+                Part::Control { number },
+            ));
         }
         if let Some((session, code)) = self.resets.pop_front() {
             let mut payload = Inline::new();

@@ -70,6 +70,10 @@ pub(super) enum Part {
         addresses: [Address; MAX_ARRIVALS],
         arrivals: u8,
     },
+    /// A message about another path
+    Control {
+        number: u32,
+    },
     Reset {
         session: SessionId,
         code: u64,

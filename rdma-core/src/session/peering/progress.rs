@@ -105,6 +105,8 @@ impl Peering {
                     }
                 }
             }
+            (Part::Control { number }, Fate::Lost) => self.control_messages.lost(number),
+            (Part::Control { number }, Fate::Received) => self.control_messages.delivered(number),
             (Part::Stop { session, stream }, Fate::Lost) => self.stop(session, stream),
             (Part::Reset { session, code }, Fate::Lost) => self.resets.push_back((session, code)),
             (Part::Reset { session, .. }, Fate::Received) => {

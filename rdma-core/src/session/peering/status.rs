@@ -5,9 +5,40 @@ use super::super::{
 };
 use super::Peering;
 use super::message::{Incoming, Progress};
-use crate::Histogram;
+use super::session::Table;
+use crate::{Histogram, Time};
 
 impl Peering {
+    /// How many sessions there are, open or closing
+    pub fn session_count(&self) -> usize {
+        self.sessions.iter().map(Table::len).sum()
+    }
+
+    /// The longest message that the peer takes, in bytes
+    pub fn max_message(&self) -> u64 {
+        self.config.peer.max_message
+    }
+
+    /// The most bytes in one bulk fragment
+    pub fn bulk_fragment(&self) -> u32 {
+        self.config.bulk_fragment
+    }
+
+    /// How many streams this side may have open in each session, beside the main one
+    pub fn max_streams(&self) -> u32 {
+        self.config.peer.max_streams
+    }
+
+    /// Whether there is no session, and the peer knows of every end
+    pub fn is_quiet(&self) -> bool {
+        self.session_count() == 0 && self.pending_resets == 0
+    }
+
+    /// When the latest packet of the peer arrived
+    pub fn last_heard(&self) -> Time {
+        self.last_heard
+    }
+
     /// What a path has done
     pub fn path_counts(&self, path: PathId) -> PathCounts {
         self.counts.get(path.0 as usize).copied().unwrap_or_default()

@@ -1,3 +1,4 @@
+mod control_messages;
 mod expected;
 mod regressions;
 mod unannounced;

@@ -1,0 +1,76 @@
+//! What the two sides tell each other about paths
+
+use rdma_core::Device;
+use rdma_core::session::{ControlMessage, HelloError, PathEnd, PathId, Side};
+
+use super::{Control, PathState};
+use crate::error::SessionError;
+
+impl<D: Device> Control<D> {
+    /// Sends a message on the stream; by a path instead if the stream has ended, or brings nothing
+    pub(super) fn send(&mut self, message: ControlMessage) {
+        let is_heard = self.stream.is_open() && self.now() < self.heard + self.peer_timeout;
+        if is_heard || !self.peering.with(|state, now, effects| state.send_control(message, now, effects)) {
+            self.send_on_stream(message);
+        }
+    }
+
+    pub(super) fn send_on_stream(&mut self, message: ControlMessage) {
+        self.stream.push(message);
+        self.alive_at = self.now() + self.peer_timeout / 4;
+    }
+
+    /// Whether the peer can be told of a path
+    pub(super) fn reaches_peer(&self) -> bool {
+        self.stream.is_open() || self.peering.update(|state, _| state.paths_up() > 0)
+    }
+
+    pub(super) fn on_message(&mut self, message: ControlMessage) {
+        match message {
+            ControlMessage::Offer(offer) if self.side == Side::Accepting => {
+                if !self.is_newer(&offer.end) {
+                    // It comes late, by the stream or a path: another offer has overtaken it.
+                    return;
+                }
+                if let Err(error) = self.on_offer(offer) {
+                    self.note_failure(offer.end.path.0 as usize, error);
+                }
+            }
+            ControlMessage::Answer { end, port } => {
+                if let Err(error) = self.on_answer(end, port) {
+                    self.note_failure(end.path.0 as usize, error);
+                }
+            }
+            ControlMessage::Lost { path, epoch, is_unreachable } => self.on_lost(path, epoch, is_unreachable),
+            ControlMessage::Bye => self.peering.fail(&SessionError::PeerGone),
+            ControlMessage::Alive => (),
+            ControlMessage::Confirm(_) | ControlMessage::Offer(_) => {
+                if let Some(first) = &mut self.first {
+                    first.note(HelloError::Unexpected.into());
+                }
+                self.stream.end();
+            }
+        }
+    }
+
+    /// Whether an offer is not older than the latest one for its path
+    fn is_newer(&self, end: &PathEnd) -> bool {
+        let latest = self.epochs.get(end.path.0 as usize);
+        latest.is_none_or(|latest| (end.epoch.wrapping_sub(*latest) as i16) > 0)
+    }
+
+    /// The peer has no such path
+    fn on_lost(&mut self, path: PathId, epoch: u16, is_unreachable: bool) {
+        match self.paths.get(path.0 as usize) {
+            Some(PathState::Up { epoch: current, .. }) if *current == epoch => self.peering.lose_path(path),
+            Some(PathState::Offered { prepared, .. }) if prepared.end().epoch == epoch => {
+                self.retry_later(path.0 as usize, is_unreachable);
+            }
+            Some(PathState::Connecting { theirs }) if theirs.epoch == epoch => {
+                self.making[path.0 as usize] = None;
+                self.retry_later(path.0 as usize, is_unreachable);
+            }
+            _ => (),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Messages about paths that go by other paths
+
+use super::super::control_messages::MAX_WAITING;
+use super::*;
+
+fn lost(epoch: u16) -> ControlMessage {
+    ControlMessage::Lost { path: PathId(9), epoch, is_unreachable: false }
+}
+
+/// The epochs in the messages that a node has received
+fn epochs(node: &mut world::Node) -> Vec<u16> {
+    let received = std::iter::from_fn(|| node.peering.poll_control());
+    received
+        .map(|message| match message {
+            ControlMessage::Lost { epoch, .. } => epoch,
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+/// Catches a message that is not sent again when it was lost, one that is taken in twice, and the next one sent while one is under way.
+#[test]
+fn messages_about_paths_arrive_in_order_once_whatever_is_lost() {
+    for paths in [1, 2, 3] {
+        for (lose, damage, repeat) in [(0, 0, 0), (100, 0, 0), (0, 100, 0), (0, 0, 300), (100, 100, 200)] {
+            let mut world = World::new(paths, 7);
+            world.run(Duration::from_millis(1));
+            world.faults = Faults { lose, damage, repeat, ..Faults::default() };
+            let mut found = [Vec::new(), Vec::new()];
+            for round in 0..10 {
+                for node in &mut world.nodes {
+                    (0..10).for_each(|number| assert!(node.peering.send_control(lost(round * 10 + number))));
+                }
+                // No longer than needed: while many packets are lost, a path that rests seems silent in the end.
+                while world.nodes.iter().any(|node| !node.peering.control_messages.is_empty()) {
+                    world.run(Duration::from_millis(1));
+                }
+                world.nodes.iter_mut().zip(&mut found).for_each(|(node, found)| found.extend(epochs(node)));
+            }
+            let case = format!("{paths} paths, {lose} lost, {damage} damaged, {repeat} repeated");
+            assert_eq!(found, [(); 2].map(|()| (0..100).collect::<Vec<_>>()), "{case}");
+        }
+    }
+}
+
+/// Catches a message that is forgotten with the path that carried it, and one that arrives twice when its report is lost with the path.
+#[test]
+fn a_message_about_a_path_survives_the_loss_of_another_one() {
+    for cut_after in 0..20 {
+        for cut in [0, 1] {
+            let mut world = World::new(2, 3);
+            world.run(Duration::from_millis(1));
+            (0..4).for_each(|number| assert!(world.nodes[0].peering.send_control(lost(number))));
+            world.run(Duration::from_micros(cut_after));
+            for node in &mut world.nodes {
+                node.peering.lose_path(PathId(cut), PathLoss::Device);
+            }
+            world.run(SECOND);
+            assert_eq!(epochs(&mut world.nodes[1]), [0, 1, 2, 3], "path {cut} is cut after {cut_after} µs");
+        }
+    }
+}
+
+/// Catches a message that is kept until a path comes back: what it says is not true any more; and numbers that no longer fit after it.
+#[test]
+fn messages_about_paths_are_given_up_with_the_last_path() {
+    for cut_after in 0..20 {
+        let mut world = World::new(1, 3);
+        assert!(!world.nodes[0].peering.send_control(lost(0)), "no path is proven");
+        world.run(Duration::from_millis(1));
+        (0..4).for_each(|number| assert!(world.nodes[0].peering.send_control(lost(number))));
+        world.run(Duration::from_micros(cut_after));
+        for node in &mut world.nodes {
+            node.peering.lose_path(PathId(0), PathLoss::Device);
+        }
+        assert!(world.nodes[0].peering.control_messages.is_empty());
+        let before = epochs(&mut world.nodes[1]);
+        assert!(before.len() < 4 && before == (0..before.len() as u16).collect::<Vec<_>>(), "{before:?}");
+        world.run(SECOND);
+        (10..14).for_each(|number| assert!(world.nodes[0].peering.send_control(lost(number))));
+        world.run(SECOND);
+        assert_eq!(epochs(&mut world.nodes[1]), [10, 11, 12, 13], "the path is cut after {cut_after} µs");
+    }
+}
+
+#[test]
+fn as_many_messages_about_paths_wait_as_fit() {
+    let mut world = World::new(1, 3);
+    world.run(Duration::from_millis(1));
+    let sent = (0..u16::MAX).take_while(|number| world.nodes[0].peering.send_control(lost(*number))).count();
+    assert_eq!(sent, MAX_WAITING);
+    world.run(SECOND);
+    assert_eq!(epochs(&mut world.nodes[1]).len(), MAX_WAITING);
+}
+
+/// Catches a message that only the other side may send, one that belongs on the stream alone, one that is none, and a side that keeps any
+/// number of them.
+#[test]
+fn messages_that_a_correct_peer_does_not_send_are_violations() {
+    let end = PathEnd {
+        path: PathId(0),
+        epoch: 1,
+        window: 16,
+        rate: 1,
+        eager: crate::QpAddress::default(),
+        bulk: crate::QpAddress::default(),
+    };
+    let offer = Offer { end, port: 0, transport: crate::Transport::Rdma, link: None };
+    let answer = ControlMessage::Answer { end, port: 0 };
+    for (to, message) in [
+        (0, ControlMessage::Offer(offer)),
+        (1, answer),
+        (0, ControlMessage::Alive),
+        (1, ControlMessage::Alive),
+        (1, ControlMessage::Confirm([0; 16])),
+        (0, ControlMessage::Bye),
+    ] {
+        let mut world = World::new(1, 3);
+        world.run(Duration::from_millis(1));
+        let took = world.nodes[to].peering.on_control_message(0, &message.to_bytes());
+        assert_eq!(took, Err(Violation::Control), "{message:?}");
+    }
+    let mut world = World::new(1, 3);
+    let node = &mut world.nodes[0].peering;
+    assert_eq!(node.on_control_message(0, &[0; ControlMessage::LEN]), Err(Violation::Control));
+    assert_eq!(node.on_control_message(0, &[1; 5]), Err(Violation::Payload(5)));
+    for number in 0..MAX_WAITING as u32 {
+        assert_eq!(node.on_control_message(number, &lost(0).to_bytes()), Ok(()));
+    }
+    assert_eq!(node.on_control_message(MAX_WAITING as u32, &lost(0).to_bytes()), Err(Violation::Control));
+}
