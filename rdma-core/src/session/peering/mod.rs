@@ -3,6 +3,7 @@
 mod answer;
 mod arrivals;
 mod backoff;
+mod control;
 mod control_messages;
 mod expected;
 mod input;
