@@ -4,8 +4,8 @@ mod common;
 
 use common::{Numbers, random_cabling};
 use rdma_collectives::{
-    Addition, AdviceError, Cabling, Operation, PlanError, Ratio, Unplug, additions, all_reduce, bound,
-    recommend, unplugs, verify,
+    Addition, AdviceError, Cabling, CablingError, Limit, Operation, PlanError, Ratio, Unplug, additions,
+    all_reduce, bound, recommend, recommend_for, unplugs, verify,
 };
 
 const RATE: u64 = 1000;
@@ -109,4 +109,147 @@ fn a_recommendation_prints_its_proof() {
          takes at least 1/2000 seconds per byte over any cabling.\n\
          This cabling takes 1/2000 seconds per byte: no cabling is faster."
     );
+}
+
+/// All operations of equal amounts, with the second host as root
+fn operations(hosts: usize) -> Vec<Operation> {
+    let amounts = || vec![1; hosts];
+    vec![
+        Operation::AllReduce,
+        Operation::AllGather { amounts: amounts() },
+        Operation::ReduceScatter { amounts: amounts() },
+        Operation::Broadcast { root: 1 },
+        Operation::Reduce { root: 1 },
+        Operation::Scatter { root: 1, amounts: amounts() },
+        Operation::Gather { root: 1, amounts: amounts() },
+        Operation::AllToAll { amounts: vec![amounts(); hosts] },
+    ]
+}
+
+/// All ways to put cables into these ports
+fn all_cablings(ports: &[usize]) -> Vec<Vec<(usize, usize)>> {
+    let hosts = ports.len();
+    let mut all = vec![(ports.to_vec(), Vec::new())];
+    for pair in (0..hosts).flat_map(|left| (left + 1..hosts).map(move |right| (left, right))) {
+        let with = |(free, pairs): (Vec<usize>, Vec<_>)| {
+            (0..=free[pair.0].min(free[pair.1])).map(move |count| {
+                let (mut free, mut pairs) = (free.clone(), pairs.clone());
+                free[pair.0] -= count;
+                free[pair.1] -= count;
+                pairs.extend(vec![pair; count]);
+                (free, pairs)
+            })
+        };
+        all = all.into_iter().flat_map(with).collect();
+    }
+    all.into_iter().map(|(_, pairs)| pairs).collect()
+}
+
+/// Against all cablings of three and four hosts: catches a limit above the best one, a cabling that is not the best, and too many cables.
+#[test]
+fn no_cabling_of_the_same_ports_is_faster_than_the_recommended_one() {
+    let (mut tried, mut proven) = (0, 0);
+    for ports in [
+        &[1, 1, 2][..],
+        &[1, 2, 3],
+        &[2, 2, 2],
+        &[3, 1, 3],
+        &[5, 2, 2],
+        &[3, 3, 2, 2],
+        &[1, 3, 1, 2],
+        &[2, 4, 2, 1],
+    ] {
+        for operation in operations(ports.len()) {
+            let best = recommend_for(ports, RATE, &operation).unwrap();
+            assert_eq!(bound(&best.cabling, &operation).unwrap().0, best.time);
+            for (host, ports) in ports.iter().enumerate() {
+                let ends = best.cabling.cables().iter().flat_map(|cable| cable.ends);
+                assert!(ends.filter(|end| *end == host).count() <= *ports);
+            }
+            let cablings = all_cablings(ports);
+            tried += cablings.len();
+            proven += usize::from(best.is_optimal());
+            let times = cablings
+                .into_iter()
+                .filter_map(|pairs| bound(&Cabling::of_pairs(ports.len(), pairs, RATE), &operation).ok());
+            let fastest = times.map(|(time, _)| time).min().unwrap();
+            assert_eq!(best.time, fastest, "{ports:?}, {operation:?}: {best}");
+            assert!(best.least <= fastest, "{ports:?}, {operation:?}: {best}");
+        }
+    }
+    assert_eq!((tried, proven), (1712, 64), "bounds of cablings computed, recommendations at their limit");
+}
+
+/// Catches a search that ends far from the limit where no cabling is known.
+#[test]
+fn hosts_with_different_ports_are_cabled_at_the_limit() {
+    for (ports, limit, least) in [
+        (&[6, 3, 3][..], Limit::Cables, ratio(2, 6)),
+        (&[6, 3, 3, 3], Limit::Cables, ratio(3, 7)),
+        (&[6, 6, 3, 3, 3], Limit::Cables, ratio(4, 10)),
+        (&[6, 6, 6, 6, 3, 3, 3, 3], Limit::Cables, ratio(7, 18)),
+        (&[6, 6, 1, 3], Limit::Ports { host: 2 }, ratio(1, 1)),
+    ] {
+        let best = recommend_for(ports, RATE, &Operation::AllReduce).unwrap();
+        assert_eq!((best.limit, best.least), (limit, least), "{ports:?}");
+        assert!(best.is_optimal(), "{ports:?}: {best}");
+        let plan = all_reduce(&best.cabling).unwrap();
+        assert_eq!((verify(&best.cabling, &plan), plan.time), (Ok(Ratio::ONE), best.time));
+    }
+}
+
+/// Catches a mesh of many ports that is refused, and numbers that are not.
+#[test]
+fn ports_that_cannot_connect_the_hosts_are_refused() {
+    let refused = |ports: &[usize]| recommend_for(ports, RATE, &Operation::AllReduce).unwrap_err();
+    assert_eq!(refused(&[1, 1, 1, 2]), AdviceError::TotalPorts { hosts: 4, ports: 5, fewest: 6 });
+    assert_eq!(refused(&[0, 5, 5]), AdviceError::TotalPorts { hosts: 3, ports: 10, fewest: 4 });
+    assert_eq!(
+        refused(&[usize::MAX, 2, 2]),
+        AdviceError::TotalPorts { hosts: 3, ports: usize::MAX, fewest: 4 }
+    );
+    assert_eq!(refused(&[]), AdviceError::Cabling(CablingError::Hosts { hosts: 0 }));
+    assert_eq!(refused(&[3; 65]), AdviceError::Plan(PlanError::TooManyHosts { hosts: 65, most: 64 }));
+    assert_eq!(refused(&[33; 4]), AdviceError::Ports { hosts: 4, ports: 33, fewest: 2 });
+    let unknown = recommend_for(&[2; 3], RATE, &Operation::Broadcast { root: 3 });
+    assert_eq!(unknown, Err(AdviceError::Plan(PlanError::Root { root: 3, hosts: 3 })));
+    let mesh = recommend(12, 11, RATE).unwrap();
+    assert_eq!((mesh.diameter, mesh.is_optimal(), mesh.cabling.cables().len()), (1, true, 66));
+}
+
+/// Catches cables that are moved without need, hosts that change places although one has more ports or is the root, and cables that stay
+/// although they are slower.
+#[test]
+fn the_recommended_cabling_leaves_cables_where_they_are() {
+    let kept = |ports: &[usize], operation: Operation, current: &Cabling| {
+        let best = recommend_for(ports, RATE, &operation).unwrap().nearest_to(current);
+        assert_eq!(bound(&best.cabling, &operation).unwrap().0, best.time);
+        assert_eq!(best.cabling.hosts(), current.hosts());
+        for (host, ports) in ports.iter().enumerate() {
+            let ends = best.cabling.cables().iter().flat_map(|cable| cable.ends);
+            assert!(ends.filter(|end| *end == host).count() <= *ports);
+        }
+        let ends = |cabling: &Cabling| {
+            let ends = cabling
+                .cables()
+                .iter()
+                .map(|cable| [cable.ends[0].min(cable.ends[1]), cable.ends[0].max(cable.ends[1])]);
+            ends.collect::<Vec<_>>()
+        };
+        let mut left = ends(&best.cabling);
+        let found = ends(current).into_iter().filter(|pair| {
+            let place = left.iter().position(|other| other == pair);
+            place.map(|place| left.swap_remove(place)).is_some()
+        });
+        found.count()
+    };
+    let line = Cabling::of_pairs(5, [(3, 1), (1, 4), (4, 0), (0, 2)], RATE);
+    assert_eq!(kept(&[2; 5], Operation::AllReduce, &line), 4, "a ring closes a line of any order");
+    let apart = Cabling::of_pairs(6, [(0, 2), (2, 4), (4, 0), (1, 3), (3, 5), (5, 1)], RATE);
+    assert_eq!(kept(&[2; 6], Operation::AllReduce, &apart), 4);
+    kept(&[3, 1, 1, 1], Operation::AllReduce, &Cabling::star(4, RATE));
+    kept(&[1, 1, 1, 3], Operation::AllReduce, &Cabling::star(4, RATE));
+    kept(&[3, 3, 2, 2], Operation::Scatter { root: 2, amounts: vec![1; 4] }, &Cabling::star(4, RATE));
+    let slow = recommend(5, 2, RATE).unwrap().nearest_to(&Cabling::ring(5, RATE / 2));
+    assert_eq!(slow.cabling.cables()[0].rates, [RATE; 2]);
 }
