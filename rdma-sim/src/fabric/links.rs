@@ -158,23 +158,25 @@ impl Links {
 
     // ─── Queues ───
 
-    /// Puts a queue pair at the end of the queue
+    /// Puts a queue pair at the end of the queue, unless it is next and the transmitter is free
     pub(super) fn enqueue_tx(&mut self, link: LinkEnd, key: QpKey, now: Time) -> TxStart {
         let transmitter = self.transmitter(link);
+        // A transmitter that is not armed has an empty queue.
+        if !transmitter.is_armed && transmitter.busy_until <= now {
+            return TxStart::Now;
+        }
         transmitter.tx_queue.push_back(key);
-        if transmitter.is_armed {
+        if std::mem::replace(&mut transmitter.is_armed, true) {
             TxStart::Armed
-        } else if transmitter.busy_until <= now {
-            TxStart::Now
         } else {
-            transmitter.is_armed = true;
             TxStart::At(transmitter.busy_until)
         }
     }
 
-    /// The transmitter is free, and the event that said so is past
-    pub(super) fn disarm_transmitter(&mut self, link: LinkEnd) {
+    /// The transmitter is free, and the event that said so is past; returns the queue pair whose turn it is
+    pub(super) fn disarm_transmitter(&mut self, link: LinkEnd) -> Option<QpKey> {
         self.transmitter(link).is_armed = false;
+        self.pop(link)
     }
 
     /// When the transmitter has to look at its queue again, if no event is scheduled for that

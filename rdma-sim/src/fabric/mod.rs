@@ -224,7 +224,10 @@ impl Fabric {
                 }
             }
             Event::Fault(number) => self.fire(number),
-            Event::Free(link) => self.transmit(link),
+            Event::Free(link) => {
+                let next = self.links.disarm_transmitter(link);
+                self.transmit(link, next);
+            }
             Event::OneSided(qp) => self.one_sided_arrived(qp),
             Event::Replug(device) => {
                 let effects = self.world.replug(device);

@@ -26,16 +26,17 @@ impl Fabric {
         match self.links.enqueue_tx(link, key, self.schedule.now()) {
             TxStart::Armed => (),
             TxStart::At(at) => self.schedule.add(at, Event::Free(link)),
-            TxStart::Now => self.transmit(link),
+            TxStart::Now => self.transmit(link, Some(key)),
         }
     }
 
-    /// Sends for the next queue pair in the queue that has something which may leave
-    pub(super) fn transmit(&mut self, link: LinkEnd) {
-        self.links.disarm_transmitter(link);
-        while let Some(key) = self.links.pop(link)
+    /// Sends for the first queue pair that has something which may leave: `next`, or one of the queue
+    pub(super) fn transmit(&mut self, link: LinkEnd, mut next: Option<QpKey>) {
+        while let Some(key) = next
             && !self.transmit_next(link, key)
-        {}
+        {
+            next = self.links.pop(link);
+        }
         self.schedule.add_all(self.links.arm_transmitter(link).map(|at| (at, Event::Free(link))));
     }
 
