@@ -13,5 +13,5 @@ pub const FRAME: usize = 4096;
 /// assert_eq!([frames(0), frames(1), frames(FRAME), frames(FRAME + 1)], [1, 1, 1, 2]);
 /// ```
 pub const fn frames(len: usize) -> usize {
-    if len == 0 { 1 } else { len.div_ceil(FRAME) }
+    len.saturating_sub(1) / FRAME + 1
 }

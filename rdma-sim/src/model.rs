@@ -334,7 +334,7 @@ impl LineRate {
 
     /// Bytes on the wire for a frame of `len` bytes of payload; [`u64::MAX`] if they are more
     pub const fn wire_bytes(self, len: usize) -> u64 {
-        let packets = if len == 0 { 1 } else { (len as u64).div_ceil(PACKET) };
+        let packets = (len as u64).saturating_sub(1) / PACKET + 1;
         // The packets of any length fit with their overhead.
         (len as u64).saturating_add(packets * PACKET_OVERHEAD)
     }

@@ -28,10 +28,21 @@ struct Cable {
     timing: Timing,
     /// Of its rate that is left, in percent.
     percent: u32,
-    /// How long a full frame occupies the cable as it is now.
-    full_frame_ns: u64,
+    /// A full frame on the cable as it is now.
+    full_frame: Frame,
+    /// The frame that was sent last: messages are often as long as the one before.
+    last_frame: Frame,
     /// By the end that transmits.
     transmitters: [Transmitter; 2],
+}
+
+/// What a frame takes of a cable
+#[derive(Clone, Copy, Debug, Default)]
+struct Frame {
+    /// Bytes of payload
+    len: usize,
+    ns: u64,
+    wire_bytes: u64,
 }
 
 #[derive(Default)]
@@ -109,19 +120,35 @@ impl Cable {
             rate,
             timing: timing.clone(),
             percent: 100,
-            full_frame_ns: 0,
+            full_frame: Frame::default(),
+            last_frame: Frame::default(),
             transmitters: Default::default(),
         };
-        cable.full_frame_ns = cable.frame_ns(FRAME);
+        cable.slow(100);
         cable
     }
 
-    /// How long a frame of `len` bytes of payload occupies the cable as it is now
-    fn frame_ns(&self, len: usize) -> u64 {
+    /// Has so much of its rate left from now on
+    fn slow(&mut self, percent: u32) {
+        self.percent = percent;
+        self.full_frame = self.measure(FRAME);
+        self.last_frame = self.full_frame;
+    }
+
+    /// What a frame of `len` bytes of payload takes of the cable as it is now
+    fn frame(&mut self, len: usize) -> Frame {
+        if self.last_frame.len != len {
+            self.last_frame = if len == FRAME { self.full_frame } else { self.measure(len) };
+        }
+        self.last_frame
+    }
+
+    fn measure(&self, len: usize) -> Frame {
         let ns = self.timing.line_ns(self.rate, len);
         // Thunderbolt networking takes its part of what is left.
         let left = u64::from(self.percent) * u64::from(100 - self.timing.ip_percent.min(99));
-        if left == 10_000 { ns } else { ns * 10_000 / left }
+        let ns = if left == 10_000 { ns } else { ns * 10_000 / left };
+        Frame { len, ns, wire_bytes: self.rate.wire_bytes(len) }
     }
 }
 
@@ -228,7 +255,8 @@ impl Links {
     ///
     /// Other events are those scheduled, of which the next comes after `quiet_until`, and the turns of other queue pairs.
     pub(super) fn batch(&self, link: LinkEnd, now: Time, quiet_until: Time, is_first: bool) -> u64 {
-        let Cable { full_frame_ns, transmitters, .. } = &self.cables[link.cable as usize];
+        let Cable { full_frame: Frame { ns: full_frame_ns, .. }, transmitters, .. } =
+            &self.cables[link.cable as usize];
         let transmitter = &transmitters[usize::from(link.end)];
         let second = now + Nanos(self.start_ns(is_first) + full_frame_ns);
         // Frames of several ports take turns at the bus.
@@ -256,16 +284,15 @@ impl Links {
         let cable = &mut self.cables[link.cable as usize];
         let mut wire_bytes = 0;
         for _ in 0..piece.frames {
-            let bytes = rest.min(FRAME);
-            rest -= bytes;
-            let ns = if bytes == FRAME { cable.full_frame_ns } else { cable.frame_ns(bytes) };
-            let mut end = start + Nanos(std::mem::take(&mut head_ns) + ns);
+            let frame = cable.frame(rest.min(FRAME));
+            rest -= frame.len;
+            let mut end = start + Nanos(std::mem::take(&mut head_ns) + frame.ns);
             if let Some(buses) = &mut self.buses {
-                end = end.max(buses.pass(link, start, bytes));
+                end = end.max(buses.pass(link, start, frame.len));
             }
-            on_frame([start, end], bytes);
+            on_frame([start, end], frame.len);
             start = end;
-            wire_bytes += cable.rate.wire_bytes(bytes);
+            wire_bytes += frame.wire_bytes;
         }
         let transmitter = &mut cable.transmitters[usize::from(link.end)];
         self.has_counted = true;
@@ -279,8 +306,8 @@ impl Links {
         let head_ns = self.start_ns(true);
         let cable = &mut self.cables[link.cable as usize];
         let frames = rdma_core::frames(len) as u64;
-        let last = cable.frame_ns(len - (frames as usize - 1) * FRAME);
-        let ns = head_ns + (frames - 1) * cable.full_frame_ns + last;
+        let last = cable.frame(len - (frames as usize - 1) * FRAME);
+        let ns = head_ns + (frames - 1) * cable.full_frame.ns + last.ns;
         let wire_bytes = cable.rate.wire_bytes(len);
         self.has_counted = true;
         let transmitter = &mut cable.transmitters[usize::from(link.end)];
@@ -345,16 +372,13 @@ impl Links {
     }
 
     pub(super) fn slow(&mut self, cable: u32, percent: u32) {
-        let cable = &mut self.cables[cable as usize];
-        cable.percent = percent;
-        cable.full_frame_ns = cable.frame_ns(FRAME);
+        self.cables[cable as usize].slow(percent);
     }
 
     /// Ends all faults, and forgets those that wait for a number of frames
     pub(super) fn repair(&mut self) {
         for cable in &mut self.cables {
-            cable.percent = 100;
-            cable.full_frame_ns = cable.frame_ns(FRAME);
+            cable.slow(100);
             for transmitter in &mut cable.transmitters {
                 (transmitter.corrupt, transmitter.lose) = (0, 0);
                 transmitter.triggers.clear();
