@@ -108,17 +108,21 @@ impl Shared {
     }
 
     /// Locks the simulation at the time of the wall clock, if it has one, or before the event that is due next
-    #[inline]
+    #[inline(always)]
     fn lock_now(&self) -> Locked<'_> {
         let mut state = self.lock();
         if let Some(clock) = &self.clock {
-            let (fabric, now) = (&mut state.fabric, clock.now());
-            // No event fires: it could wake a task, whose waker may take a lock that the caller holds.
-            if now > fabric.schedule.now() && fabric.schedule.next().is_none_or(|next| next > now) {
-                fabric.advance(now, Some(now));
-            }
+            Self::catch_up(&mut state.fabric, clock.now());
         }
         state
+    }
+
+    #[cold]
+    fn catch_up(fabric: &mut Fabric, now: Time) {
+        // No event fires: it could wake a task, whose waker may take a lock that the caller holds.
+        if now > fabric.schedule.now() && fabric.schedule.next().is_none_or(|next| next > now) {
+            fabric.advance(now, Some(now));
+        }
     }
 
     /// Takes completions of a queue; in real time, fires what is due before

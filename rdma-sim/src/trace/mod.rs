@@ -143,9 +143,15 @@ impl Trace {
         record[16..].copy_from_slice(&tail.to_le_bytes());
         self.filled += 1;
         if self.filled == PENDING {
-            self.hasher.write(self.pending.as_flattened());
-            self.filled = 0;
+            self.hash_pending();
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn hash_pending(&mut self) {
+        self.hasher.write(self.pending.as_flattened());
+        self.filled = 0;
     }
 
     /// Keeps a record that is not hashed, if records are kept
