@@ -97,13 +97,9 @@ impl<E: Copy> Schedule<E> {
                 return self.far.push(entry);
             }
         }
-        let mut place = self.near.len();
-        self.near.push(entry);
         // At the same time, the event that was added earlier comes first.
-        while place > self.taken && self.near[place - 1].at > at {
-            self.near.swap(place - 1, place);
-            place -= 1;
-        }
+        let later = self.near[self.taken..].iter().rev().take_while(|other| other.at > at).count();
+        self.near.insert(self.near.len() - later, entry);
     }
 
     /// Takes the next event, if it is due by `limit`
@@ -138,15 +134,16 @@ impl<E: Copy> Schedule<E> {
     #[cold]
     #[inline(never)]
     fn bring_near(&mut self) {
-        let Some(first) = self.far.pop() else { return };
+        let first = self.far.pop();
+        self.put_in_front(first);
+    }
+
+    /// Puts events in front of all others
+    fn put_in_front(&mut self, entries: impl IntoIterator<Item = Entry<E>>) {
         // The place of one that was taken is free.
-        match self.taken.checked_sub(1) {
-            Some(free) => {
-                self.near[free] = first;
-                self.taken = free;
-            }
-            None => self.near.insert(0, first),
-        }
+        let free = self.taken.saturating_sub(1);
+        self.near.splice(free..self.taken, entries);
+        self.taken = free;
     }
 
     /// Replaces the first bucket, which is empty, by the next one that is not, if there is one
@@ -165,7 +162,7 @@ impl<E: Copy> Schedule<E> {
     }
 
     /// Adds the events that a component returned
-    #[inline]
+    #[inline(always)]
     pub(super) fn add_all(&mut self, events: impl IntoIterator<Item = (Time, E)>) {
         for (at, event) in events {
             self.add(at, event);
@@ -200,21 +197,20 @@ impl<E: Copy> Schedule<E> {
         Some(entry.event)
     }
 
-    /// Advances to the next event, if it is due within the limit; `pick` decides between those of one instant
-    pub(super) fn pop_any(&mut self, pick: impl FnOnce(&[&E]) -> usize) -> Option<E> {
-        let first = self.take(self.limit)?;
-        self.now = first.at;
-        let Some(second) = self.take(self.now) else { return Some(first.event) };
+    /// Makes the event next that `pick` picks of those that are due at the next instant, if that is within the limit
+    #[inline(never)]
+    pub(super) fn pick_next(&mut self, pick: impl FnOnce(&[&E]) -> usize) {
+        let Some(first) = self.take(self.limit) else { return };
+        let Some(second) = self.take(first.at) else { return self.put_in_front([first]) };
         let mut ties = vec![first, second];
         while ties.len() < MOST_TIES
-            && let Some(entry) = self.take(self.now)
+            && let Some(entry) = self.take(first.at)
         {
             ties.push(entry);
         }
         let picked = pick(&ties.iter().map(|entry| &entry.event).collect::<Vec<_>>());
-        let picked = ties.remove(picked);
-        self.near.splice(self.taken..self.taken, ties);
-        Some(picked.event)
+        ties[..=picked].rotate_right(1);
+        self.put_in_front(ties);
     }
 
     /// Takes the first event that is due now and for which `is_it` holds
@@ -340,10 +336,11 @@ mod tests {
                     let due = expected.iter().take_while(|(at, _)| *at == expected[0].0).count();
                     let due = due.min(MOST_TIES);
                     let mut offered = Vec::new();
-                    let next = schedule.pop_any(|ties| {
+                    schedule.pick_next(|ties| {
                         offered = ties.iter().map(|event| **event).collect();
                         index.index(ties.len())
                     });
+                    let next = schedule.pop();
                     // A single event is not offered.
                     let ties = expected.iter().take(if due > 1 { due } else { 0 });
                     prop_assert_eq!(&offered, &ties.map(|(_, event)| *event).collect::<Vec<_>>());

@@ -47,7 +47,11 @@ pub(super) fn next(
     explores: bool,
     choices: &mut dyn Choices,
 ) -> Option<Event> {
-    if explores { schedule.pop_any(|ties| order(ties, choices)) } else { schedule.pop() }
+    // An event comes from one place: one that may come from another is copied on its way, and processors wait for that.
+    if explores {
+        schedule.pick_next(|ties| order(ties, choices));
+    }
+    schedule.pop()
 }
 
 /// Whether the event is one of the plan, or ends all of the plan
