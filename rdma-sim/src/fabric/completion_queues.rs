@@ -94,14 +94,9 @@ impl CompletionQueues {
         if queue.is_overrun {
             return Err(Error::new(Verb::PollCq, Cause::QueueFull));
         }
-        let mut n = 0;
-        while n < out.len()
-            && let Some(completion) = queue.entries.pop_front()
-        {
-            out[n] = completion;
-            n += 1;
-        }
-        Ok(n)
+        let filled =
+            out.iter_mut().map_while(|out| queue.entries.take_front(|completion| *out = *completion));
+        Ok(filled.count())
     }
 
     /// Lists the queue as [woken](Self::pop_woken) when the next completion comes

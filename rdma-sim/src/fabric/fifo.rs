@@ -35,7 +35,13 @@ impl<T> Fifo<T> {
 impl<T: Copy> Fifo<T> {
     #[inline(always)]
     pub(super) fn pop_front(&mut self) -> Option<T> {
-        let first = *self.elements.get(self.taken)?;
+        self.take_front(|first| *first)
+    }
+
+    /// Pops the first element, of which only what `read` returns is copied
+    #[inline(always)]
+    pub(super) fn take_front<R>(&mut self, read: impl FnOnce(&T) -> R) -> Option<R> {
+        let first = read(self.elements.get(self.taken)?);
         self.taken += 1;
         if self.taken == self.elements.len() {
             self.clear();

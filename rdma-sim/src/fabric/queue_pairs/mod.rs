@@ -220,7 +220,7 @@ impl QueuePairs {
     }
 
     pub(super) fn at(&self, key: QpKey) -> QpRef {
-        QpRef { key, epoch: self.all[key].epoch }
+        self.all[key].in_epoch(key)
     }
 
     /// The queue pair, unless the work that `qp` belonged to is over

@@ -79,6 +79,15 @@ impl QueuePair {
 
     #[inline(always)]
     pub(crate) fn push_send(&mut self, id: WrId, op: SendOp, span: Span, is_signaled: bool) {
+        match op {
+            SendOp::Send => self.sends.push_back(Send::new(id, SendOp::Send, span, is_signaled)),
+            op => self.push_one_sided(id, op, span, is_signaled),
+        }
+    }
+
+    // Apart, because the parts of the operation are copied from where they were just written.
+    #[cold]
+    fn push_one_sided(&mut self, id: WrId, op: SendOp, span: Span, is_signaled: bool) {
         self.sends.push_back(Send::new(id, op, span, is_signaled));
     }
 

@@ -8,7 +8,7 @@ use rdma_core::{
 use super::delivery::{self, Piece};
 use super::work::{EndedReceive, EndedSend, Head, Receive, Send, opcode};
 use crate::fabric::fifo::Fifo;
-use crate::fabric::ids::{CqKey, DeviceIndex, QpKey, Span};
+use crate::fabric::ids::{CqKey, DeviceIndex, QpKey, QpRef, Span};
 use crate::remote::{ProcessName, QpName};
 use crate::rules::QueueUnit;
 
@@ -129,6 +129,11 @@ impl QueuePair {
     /// The process that it belongs to, if its device belongs to `host`
     pub(crate) fn process(&self, host: u32) -> ProcessName {
         ProcessName::of(host, self.qpn)
+    }
+
+    /// This queue pair, which has that key, in its epoch
+    pub(crate) fn in_epoch(&self, key: QpKey) -> QpRef {
+        QpRef { key, epoch: self.epoch }
     }
 
     /// Its number in the trace, where the numbers of all devices must differ
@@ -324,8 +329,8 @@ impl QueuePair {
     /// What it has to send next
     #[inline(always)]
     pub(crate) fn head(&self) -> Head {
-        let Send { id, op, span, sent, is_lost, .. } = *self.front();
-        Head { id, opcode: opcode(op), span, is_first: sent == 0, is_lost, is_reliable: self.is_reliable() }
+        let Send { id, opcode, span, sent, is_lost, .. } = *self.front();
+        Head { id, opcode, span, is_first: sent == 0, is_lost, is_reliable: self.is_reliable() }
     }
 
     pub(crate) fn lose_head(&mut self) {
@@ -339,9 +344,9 @@ impl QueuePair {
     /// The completion of the next send before it has left, unless it was reported before
     pub(crate) fn report_early(&mut self) -> Option<(CqKey, Completion)> {
         let send = self.front_mut();
-        let Send { id, op, status, is_signaled, .. } = *send;
+        let Send { id, opcode, status, is_signaled, .. } = *send;
         let is_due = is_signaled && !std::mem::replace(&mut send.is_reported, true);
-        is_due.then(|| (self.send_cq, self.completion(id, opcode(op), status, 0)))
+        is_due.then(|| (self.send_cq, self.completion(id, opcode, status, 0)))
     }
 
     pub(super) fn plan(&self, peer: Option<&Self>, batch: u64) -> Piece {
@@ -387,15 +392,17 @@ impl QueuePair {
 
     /// Takes the oldest send out of its queue; it ends with `status`, if there is one
     pub(crate) fn pop_send(&mut self, status: Option<Status>) -> Option<EndedSend> {
-        let send = self.sends.pop_front()?;
+        let (ended, span) = self.sends.take_front(|send| {
+            let Send { id, opcode, span, is_signaled, is_reported, .. } = *send;
+            let status = status.unwrap_or(send.status);
+            let is_due = (is_signaled || status != Status::Success) && !is_reported;
+            (EndedSend { id, opcode, status, is_due, is_unsignaled: !is_signaled }, span)
+        })?;
         self.transmitted = self.transmitted.saturating_sub(1);
         self.ending = self.ending.saturating_sub(1);
         self.rung = self.rung.saturating_sub(1);
-        self.send_frames -= self.taken_by(send.span);
-        let status = status.unwrap_or(send.status);
-        let is_due = (send.is_signaled || status != Status::Success) && !send.is_reported;
-        let (id, opcode, is_unsignaled) = (send.id, opcode(send.op), !send.is_signaled);
-        Some(EndedSend { id, opcode, status, is_due, is_unsignaled })
+        self.send_frames -= self.taken_by(span);
+        Some(ended)
     }
 
     pub(crate) fn send_completion(&self, ended: &EndedSend) -> (CqKey, Completion) {
@@ -436,10 +443,13 @@ impl QueuePair {
 
     /// Takes the oldest receive out of its queue
     pub(crate) fn pop_receive(&mut self) -> Option<EndedReceive> {
-        let Receive { id, span, bytes_in: byte_len, status, .. } = self.receives.pop_front()?;
+        let ended = self.receives.take_front(|receive| {
+            let Receive { id, span, bytes_in: byte_len, status, .. } = *receive;
+            EndedReceive { id, span, byte_len, status }
+        })?;
         self.filled = self.filled.saturating_sub(1);
-        self.recv_frames = self.recv_frames.saturating_sub(self.taken_by(span));
-        Some(EndedReceive { id, span, byte_len, status })
+        self.recv_frames = self.recv_frames.saturating_sub(self.taken_by(ended.span));
+        Some(ended)
     }
 
     pub(crate) fn receive_completion(&self, ended: &EndedReceive) -> (CqKey, Completion) {

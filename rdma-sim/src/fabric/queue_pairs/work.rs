@@ -9,6 +9,7 @@ use crate::fabric::ids::Span;
 pub(super) struct Send {
     pub(super) id: WrId,
     pub(super) op: SendOp,
+    pub(super) opcode: Opcode,
     pub(super) span: Span,
     pub(super) is_signaled: bool,
     /// Frames that have left.
@@ -91,6 +92,7 @@ impl Send {
         Self {
             id,
             op,
+            opcode: opcode(op),
             span,
             is_signaled,
             sent: 0,
