@@ -7,7 +7,7 @@
 use rdma_core::Status;
 
 use super::Fabric;
-use super::event::Nanos;
+use super::event::{Event, Nanos};
 use super::ids::QpKey;
 use super::memory::Moved;
 use super::queue_pairs::{QueuePair, REQUEST_BYTES};
@@ -119,10 +119,10 @@ impl Fabric {
                 if let Some(key) = ours(to, from)
                     && self.qps.end_receive(key, len, status, now)
                 {
-                    let at = self.qps[key].order_delivery(at.max(now));
-                    let (completion, damaged) = self.qps.finish_receive(key, at);
-                    self.memory.damage(damaged);
-                    self.schedule.add(completion.0, completion.1);
+                    let qp = &mut self.qps[key];
+                    let at = qp.order_delivery(at.max(now));
+                    self.memory.damage(qp.finish_receive());
+                    self.schedule.add(at, Event::Delivered(qp.in_epoch(key)));
                 }
             }
             LinkMessage::Request { to, from, op, len, bytes } => {

@@ -127,11 +127,10 @@ impl Fabric {
             0..=FRAME => 1,
             _ => self.links.batch(link, now, self.schedule.quiet_until(), head.is_first),
         };
-        let piece = self.qps.plan(key, peer, batch.min(room));
+        let (piece, landing) = self.qps.deliver(key, peer, batch.min(room), now);
         // With the last frame all of them: the program must not have written to those that have left either.
         let leaving = if piece.is_last { (0, head.span.len) } else { (piece.from, piece.len) };
         self.sanitizer.check_send(now, (key, head.id), head.span, leaving, &self.memory);
-        let landing = self.qps.deliver(key, peer, &piece, now);
         if let (Some(landing), Some(peer)) = (&landing, peer) {
             self.move_bytes(link, [key, peer], remote, &piece, landing);
         }
@@ -219,20 +218,18 @@ impl Fabric {
         let jitter = self.choices.pick(timing.jitter_ns + 1);
         let late_ns = u64::from(jitter) + self.lateness.ns(&mut *self.choices);
         let arrival = left + propagation + Nanos(timing.delivery_ns + late_ns);
-        let from = self.qps[key].qpn;
         let qp = &mut self.qps[peer];
         let at = qp.order_delivery(self.world.visible_at(qp.device, arrival));
         match remote {
             Some((process, to)) => {
                 if let Some(ended) = qp.pop_receive() {
-                    let (len, status) = (ended.byte_len, ended.status);
+                    let (from, len, status) = (self.qps[key].qpn, ended.byte_len, ended.status);
                     self.remotes.send(process, &LinkMessage::Filled { to, from, len, status, at });
                 }
             }
             None => {
-                let (completion, damaged) = self.qps.finish_receive(peer, at);
-                self.memory.damage(damaged);
-                self.schedule.add(completion.0, completion.1);
+                self.memory.damage(qp.finish_receive());
+                self.schedule.add(at, Event::Delivered(qp.in_epoch(peer)));
             }
         }
         if self.trace.keeps() {
@@ -244,10 +241,9 @@ impl Fabric {
 
     /// Schedules the completion of a transmitted send of `key`, by its position in the queue, and of those that waited for it
     pub(super) fn end_send(&mut self, key: QpKey, position: usize, time: Time) {
-        let visible = self.world.visible_at(self.qps[key].device, time);
-        let event = Event::Sent(self.qps.at(key));
         let qp = &mut self.qps[key];
-        qp.end_send(position, visible);
+        let event = Event::Sent(qp.in_epoch(key));
+        qp.end_send(position, self.world.visible_at(qp.device, time));
         while let Some(end) = qp.next_end() {
             self.schedule.add(end, event);
         }

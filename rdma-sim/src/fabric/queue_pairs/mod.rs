@@ -334,28 +334,24 @@ impl QueuePairs {
         self.all[key].oldest_open().map(|receive| receive.visible)
     }
 
-    /// Plans the next piece of `key` into the oldest open receive of `peer`, or nowhere
-    pub(super) fn plan(&self, key: QpKey, peer: Option<QpKey>, batch: u64) -> Piece {
-        self.all[key].plan(peer.map(|peer| &self.all[peer]), batch)
-    }
-
-    /// Takes a piece from the send of `key`, and fills the oldest open receive of `peer` with it
+    /// Takes the next piece, of at most `batch` frames, from the send of `key`, and fills the oldest open receive of `peer` with it, if
+    /// there is a peer
+    #[inline(always)]
     pub(super) fn deliver(
         &mut self,
         key: QpKey,
         peer: Option<QpKey>,
-        piece: &Piece,
+        batch: u64,
         now: Time,
-    ) -> Option<PieceTarget> {
-        let Some(peer) = peer else {
-            self.all[key].transmit(piece, now);
-            return None;
-        };
-        let [qp, peer] = self.all.get_disjoint_mut([key, peer]).expect("a queue pair is not its own peer");
-        let (send, from) = qp.transmit(piece, now);
-        let receive = peer.oldest_open_mut(now).expect("a piece was planned into it");
-        let into = delivery::fill(self.frame_match, send, receive, piece);
-        Some(PieceTarget { from, into, is_refused: receive.is_refused(), is_full: receive.is_full() })
+    ) -> (Piece, Option<PieceTarget>) {
+        let Some(peer) = peer else { return (self.all[key].transmit(None, batch, now).0, None) };
+        // Taken out and put back: to borrow two queue pairs at once takes longer.
+        let mut receive = *self.all[peer].oldest_open().expect("the sender has seen a receive");
+        let (piece, send, from) = self.all[key].transmit(Some(&receive), batch, now);
+        let into = delivery::fill(self.frame_match, send, &mut receive, &piece);
+        let target = PieceTarget { from, into, is_refused: receive.is_refused(), is_full: receive.is_full() };
+        self.all[peer].set_oldest_open(receive, now);
+        (piece, Some(target))
     }
 
     /// Takes `len` bytes that a process has sent to `key`, and returns where they go, and whether the receive refuses them
@@ -404,12 +400,6 @@ impl QueuePairs {
     /// The event by which a reliable queue pair looks whether its peer can be reached, if none is scheduled
     pub(super) fn arm_retry_timer(&mut self, key: QpKey, now: Time) -> Option<(Time, Event)> {
         self.all[key].arm_retry_timer().then(|| (now + RETRY, Event::Retry(self.at(key))))
-    }
-
-    /// Fills the oldest open receive of `key`; returns the event of its completion, and its bytes if one of them is damaged
-    pub(super) fn finish_receive(&mut self, key: QpKey, at: Time) -> ((Time, Event), Option<Span>) {
-        let damaged = self.all[key].finish_receive();
-        ((at, Event::Delivered(self.at(key))), damaged)
     }
 
     /// The retry timer has expired; the queue pair, if the timer was for it as it is now

@@ -349,17 +349,19 @@ impl QueuePair {
         is_due.then(|| (self.send_cq, self.completion(id, opcode, status, 0)))
     }
 
-    pub(super) fn plan(&self, peer: Option<&Self>, batch: u64) -> Piece {
-        delivery::plan(self.front(), peer.and_then(Self::oldest_open), batch)
-    }
-
-    /// The next send and where its piece begins
-    pub(super) fn transmit(&mut self, piece: &Piece, now: Time) -> (&mut Send, Span) {
+    /// The next piece, at most `batch` frames and what fits into `receive`, with its send and where it begins
+    pub(super) fn transmit(
+        &mut self,
+        receive: Option<&Receive>,
+        batch: u64,
+        now: Time,
+    ) -> (Piece, &mut Send, Span) {
         self.last_active = now;
         let send = self.front_mut();
+        let piece = delivery::plan(send, receive, batch);
         send.sent += piece.frames;
         let from = send.span.part(piece.from, piece.len);
-        (send, from)
+        (piece, send, from)
     }
 
     /// A piece has left; true if the queue pair has more to send
@@ -421,6 +423,12 @@ impl QueuePair {
         self.receives.get_mut(self.filled)
     }
 
+    pub(super) fn set_oldest_open(&mut self, receive: Receive, now: Time) {
+        if let Some(oldest) = self.oldest_open_mut(now) {
+            *oldest = receive;
+        }
+    }
+
     /// The oldest receive that is not filled fails
     pub(crate) fn fail_receive(&mut self, status: Status) {
         if let Some(receive) = self.receives.get_mut(self.filled) {
@@ -435,7 +443,7 @@ impl QueuePair {
     }
 
     /// Fills the oldest open receive; returns its bytes, if one of them is damaged
-    pub(super) fn finish_receive(&mut self) -> Option<Span> {
+    pub(crate) fn finish_receive(&mut self) -> Option<Span> {
         let damaged = self.oldest_open()?.damaged();
         self.filled += 1;
         damaged
