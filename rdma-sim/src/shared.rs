@@ -320,15 +320,15 @@ impl Shared {
         if let Some(waker) = second.flatten() {
             waker.wake();
         }
-        ports.into_iter().for_each(Waker::wake);
+        ports.into_iter().flatten().for_each(Waker::wake);
         advanced
     }
 }
 
 impl State {
     /// The wakers of programs that watch ports, if ports may have changed; they are to be woken without the lock
-    pub(crate) fn take_port_wakers(&mut self) -> Vec<Waker> {
-        if self.fabric.world.take_ports_changed() { self.ports.all() } else { Vec::new() }
+    pub(crate) fn take_port_wakers(&mut self) -> Option<Vec<Waker>> {
+        self.fabric.world.take_ports_changed().then(|| self.ports.all())
     }
 
     fn new(fabric: Fabric) -> Self {

@@ -251,7 +251,7 @@ impl SimRuntime {
     }
 
     /// Counts the poll of a task, which comes next
-    #[inline]
+    #[inline(always)]
     fn start(&self, id: usize, shared: &Shared, run: &mut Tasks) -> Result<usize, Stalled> {
         run.order.count_step(id, run.ready.len());
         self.progress.step(id);
@@ -296,18 +296,22 @@ impl SimRuntime {
     }
 
     /// Makes tasks of the futures that were spawned, and lists the tasks that were woken
-    #[inline]
+    #[inline(always)]
     fn collect(&self, shared: &Shared, run: &mut Tasks) {
-        if run.order.is_fifo() {
-            if run.ready.is_empty() {
-                self.start_spawned(shared, &mut run.tasks);
-                self.queue.take(&mut run.ready);
-                if self.cpu.is_on() {
-                    self.wake_up(shared, run);
-                }
-            }
-            return;
+        if !run.order.is_fifo() {
+            return self.collect_some_late(shared, run);
         }
+        if run.ready.is_empty() {
+            self.start_spawned(shared, &mut run.tasks);
+            self.queue.take(&mut run.ready);
+            if self.cpu.is_on() {
+                self.wake_up(shared, run);
+            }
+        }
+    }
+
+    /// As [`collect`](Self::collect), where tasks may be late
+    fn collect_some_late(&self, shared: &Shared, run: &mut Tasks) {
         self.start_spawned(shared, &mut run.tasks);
         let known = run.ready.len();
         self.queue.take(&mut run.ready);

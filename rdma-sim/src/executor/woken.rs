@@ -68,7 +68,7 @@ impl Queue {
     }
 
     /// Moves the tasks that were woken to the end of `ready`, for the thread that has [entered](Self::enter)
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(&self, ready: &mut VecDeque<usize>) {
         LOCAL.with(|local| take(&mut local.woken.borrow_mut(), ready));
         if self.has_woken.load(Ordering::Acquire) {

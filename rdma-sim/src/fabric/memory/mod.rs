@@ -149,16 +149,17 @@ impl Memory {
         verb: Verb,
     ) -> Result<Span, Error> {
         let invalid = |why: Invalid| Err(Error::new(verb, why.into()));
-        let mut regions = self.devices[device.position()].regions.iter();
-        let Some(&region) = regions.find(|region| self.regions[**region].lkey == sge.lkey) else {
+        let regions = self.devices[device.position()].regions.iter();
+        let mut regions = regions.map(|key| (*key, &self.regions[*key]));
+        let Some((key, region)) = regions.find(|(_, region)| region.lkey == sge.lkey) else {
             return invalid(Invalid::Lkey { lkey: sge.lkey });
         };
         let len = sge.len as usize;
         if sge.len > max {
             return Err(Error::new(verb, Cause::MessageTooLong { len: len as u64, max: max.into() }));
         }
-        match self.regions[region].offset(sge.addr, len) {
-            Some(offset) => Ok(Span { region, offset, len }),
+        match region.offset(sge.addr, len) {
+            Some(offset) => Ok(Span { region: key, offset, len }),
             None => invalid(Invalid::OutsideRegion { addr: sge.addr, len: sge.len }),
         }
     }
