@@ -31,6 +31,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::Range;
+use std::task::{Context, Poll, ready};
 
 use rdma_arena::Arena;
 use rdma_core::{
@@ -225,9 +226,13 @@ impl<D: Device> BareQp<D> {
     ///
     /// Cancel safe: a completion that the dropped future did not return stays in the queue.
     pub async fn completion(&mut self) -> Result<Completion, Error> {
+        poll_fn(|cx| self.poll_completion(cx)).await
+    }
+
+    fn poll_completion(&mut self, cx: &mut Context<'_>) -> Poll<Result<Completion, Error>> {
         let mut out = [Completion::default()];
-        poll_fn(|cx| self.cq.poll_completions(cx, &mut out)).await?;
-        Ok(self.take(&out[0]))
+        ready!(self.cq.poll_completions(cx, &mut out))?;
+        Poll::Ready(Ok(self.take(&out[0])))
     }
 
     /// A name for a request on the device: another one than `id` while that is the name of a request of the other kind
@@ -237,7 +242,7 @@ impl<D: Device> BareQp<D> {
         let is_taken =
             |name| self.posted.iter().any(|posted| posted.opcode != opcode && posted.device_id == name);
         // Names differ from `id` in their highest bits first: those of other requests, which callers count, are near it.
-        let mut names = (0..=u64::MAX).map(|number| WrId(id ^ number.reverse_bits()));
+        let mut names = (0..).map(|number: u64| WrId(id ^ number.reverse_bits()));
         names.find(|name| !is_taken(*name)).expect("fewer requests are posted than there are names")
     }
 
@@ -262,12 +267,15 @@ impl<D: Device> BareQp<D> {
     ///
     /// Cancel safe for receives; a completion of a send that was taken before the drop is discarded, as always here.
     pub async fn received(&mut self) -> Result<Completion, Error> {
-        loop {
-            let completion = self.completion().await?;
-            if completion.opcode == Opcode::Recv {
-                return Ok(completion);
+        poll_fn(|cx| {
+            loop {
+                let completion = ready!(self.poll_completion(cx))?;
+                if completion.opcode == Opcode::Recv {
+                    return Poll::Ready(Ok(completion));
+                }
             }
-        }
+        })
+        .await
     }
 
     fn overlapping(&self, range: &Range<usize>) -> impl Iterator<Item = &Posted> {
