@@ -152,8 +152,10 @@ impl<D: Device> AsyncWrite for ByteStream<D> {
             return Poll::Ready(Ok(0));
         }
         let Self { stream, claim, max, .. } = &mut *self;
-        let (free, max) = (stream.handle.peering.pool.free(Zone::Send) as usize * FRAME, *max);
-        // A stream that the peer does not read leaves as much memory free as it holds.
+        let (pool, max) = (&stream.handle.peering.pool, *max);
+        // A stream that the peer does not read leaves as much memory free as it holds, and what the longest message takes.
+        let longest = stream.max_message().min(pool.send_bytes() / 4);
+        let free = (pool.free(Zone::Send) as usize * FRAME).saturating_sub(longest);
         ready!(claim.poll_claim_if(cx, |in_flight| in_flight * max.max(FRAME) <= free))?;
         let len = total.min(max).min((free / 4).max(FRAME));
         let mut lease = ready!(self.poll_lease(len, cx))?;
