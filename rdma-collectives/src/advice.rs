@@ -1,5 +1,8 @@
-use crate::recommend::{MAX_PORTS, spread};
+use crate::spread::spread;
 use crate::{Cable, Cabling, CablingError, Operation, PlanError, Ratio, planner};
+
+/// The most ports of a host for which a cabling is recommended.
+pub const MAX_PORTS: usize = 32;
 
 /// What an operation takes without one of the cables
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

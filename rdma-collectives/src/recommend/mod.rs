@@ -4,17 +4,13 @@ mod limit;
 mod nearest;
 mod regular;
 mod search;
-mod spread;
 
 use std::fmt;
 
 pub use self::limit::Limit;
-pub(crate) use self::spread::spread;
-use crate::advice::connected_bound;
+use crate::advice::{MAX_PORTS, connected_bound};
+use crate::spread::spread;
 use crate::{AdviceError, Cabling, CablingError, MAX_RATE, Operation, PlanError, Ratio};
-
-/// The most ports of a host for which a cabling is recommended.
-pub const MAX_PORTS: usize = 32;
 
 /// The most hosts for which a cabling is recommended.
 const MAX_RECOMMENDED_HOSTS: usize = 64;

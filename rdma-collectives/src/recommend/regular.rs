@@ -1,7 +1,7 @@
 //! Cablings of hosts with equal numbers of ports
 
-use super::spread::{from, spread};
 use crate::Cabling;
+use crate::spread::{from, spread};
 
 /// The most ports per host for which all steps round a ring are tried.
 const MAX_STEPS_OF: usize = 8;

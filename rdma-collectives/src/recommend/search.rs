@@ -1,8 +1,8 @@
 //! Cablings of hosts with different numbers of ports, and better ones than those that are known
 
 use super::limit::most_cables;
-use super::spread::spread;
 use crate::advice::connected_bound;
+use crate::spread::spread;
 use crate::{Cable, Cabling, Operation, PlanError, Ratio};
 
 /// How many cablings are tried, times the square of the number of hosts: planning takes longer with more hosts.

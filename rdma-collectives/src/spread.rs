@@ -1,3 +1,5 @@
+//! How far the hosts of a cabling are from each other, in hops
+
 use crate::Cabling;
 
 /// Hops between the furthest hosts, and between all together; `None` if some hosts cannot reach others
@@ -17,7 +19,7 @@ pub(crate) fn spread(cabling: &Cabling) -> Option<(u64, u64)> {
 }
 
 /// Hops to the furthest host from `first`, and to all together; `None` if some cannot be reached
-pub(super) fn from<N: Iterator<Item = usize>>(
+pub(crate) fn from<N: Iterator<Item = usize>>(
     first: usize,
     hosts: usize,
     neighbours: impl Fn(usize) -> N,
