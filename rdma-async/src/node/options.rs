@@ -159,6 +159,10 @@ impl NodeOptions {
     }
 
     /// Memory for messages that are being written or sent, in bytes; 16 MiB
+    ///
+    /// It is one pool for all peers and streams of the node. Messages that wait for peers which do not read hold their part of it: if they hold
+    /// all, nothing is sent to anybody until one of them reads or is lost. Streams of bytes (`ByteStream`) leave memory free for others; for
+    /// messages, [`max_in_flight_sends`](Self::max_in_flight_sends) limits how many of a stream wait.
     pub fn send_memory(self, bytes: usize) -> Self {
         Self { send_memory: bytes, ..self }
     }

@@ -20,7 +20,8 @@ use crate::wait_queue::Waiter;
 
 /// Messages in order, in both directions, beside the other streams of a [`Session`](crate::Session)
 ///
-/// Streams do not wait for each other: not for what was lost on another one, nor for an application that does not read another one.
+/// Streams do not wait for each other: not for what was lost on another one, nor for an application that does not read another one, as
+/// long as the messages that wait there leave [`send_memory`](crate::NodeOptions::send_memory) free.
 /// A message above 68,544 bytes is sent when the peer has memory for it: at the latest when its application asks for it, unless messages
 /// that it keeps take half of what its [`receive_memory`](crate::NodeOptions::receive_memory) has beside the messages of others. Each
 /// stream has a [`Priority`] for what this side sends.
