@@ -122,7 +122,7 @@ impl Cable {
             percent: 100,
             full_frame: Frame::default(),
             last_frame: Frame::default(),
-            transmitters: Default::default(),
+            transmitters: [Transmitter::new(), Transmitter::new()],
         };
         cable.slow(100);
         cable
@@ -200,7 +200,7 @@ impl Links {
         }
     }
 
-    /// The transmitter is free, and the event that said so is past; returns the queue pair whose turn it is
+    /// Notes that the event at the end of a frame is past, so that the transmitter is free; returns the queue pair whose turn it is
     pub(super) fn disarm_transmitter(&mut self, link: LinkEnd) -> Option<QpKey> {
         self.transmitter(link).is_armed = false;
         self.pop(link)
@@ -410,6 +410,11 @@ impl Links {
 }
 
 impl Transmitter {
+    fn new() -> Self {
+        // Not when queue pairs wait for the first time: a run takes no more memory the longer it is.
+        Self { tx_queue: VecDeque::with_capacity(4), ..Self::default() }
+    }
+
     fn count(&mut self, frames: u64, is_last: bool, len: usize, wire_bytes: u64) {
         self.stats.frames += frames;
         self.stats.messages += u64::from(is_last);
