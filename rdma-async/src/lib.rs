@@ -52,8 +52,9 @@
 //! # When cables and devices fail
 //!
 //! A cable that is pulled, a port that goes down, a request that fails: each ends a path, and the others go on. The node makes the
-//! path again over the bootstrap stream, which it keeps for that, or over another path if the stream has ended. Without any path a session waits: it ends when nothing is heard
-//! of the peer for the [peer timeout](NodeOptions::peer_timeout), neither over a path nor over the stream.
+//! path again over the bootstrap stream, which it keeps for that, or over another path if the stream has ended. Without any path a
+//! session waits: it ends when nothing is heard of the peer for the [peer timeout](NodeOptions::peer_timeout), neither over a path nor
+//! over the stream.
 //!
 //! A device may take long to make or to end a path, and a wedged one never returns. Such calls run on threads of their own; after
 //! [`device_timeout`](NodeOptions::device_timeout) they are reported ([`ConnectError::Blocked`], [`SessionError::Blocked`],

@@ -64,13 +64,16 @@ pub struct ByteStream<D: Device> {
     alloc: Option<(Alloc, Closed<D>)>,
     /// The most bytes of a message.
     max: usize,
+    /// Memory for the longest message of another stream, in bytes.
+    reserve: usize,
 }
 
 impl<D: Device> From<Stream<D>> for ByteStream<D> {
     fn from(stream: Stream<D>) -> Self {
-        let max = LONGEST.min(stream.max_message()).min(stream.handle.peering.pool.send_bytes() / 4).max(1);
+        let reserve = stream.max_message().min(stream.handle.peering.pool.send_bytes() / 4);
+        let max = LONGEST.min(reserve).max(1);
         let (recv, claim) = (Recv::yielding(&stream.handle), Claim::new(&stream.handle));
-        Self { stream, recv, message: None, is_at_end: false, claim, alloc: None, max }
+        Self { stream, recv, message: None, is_at_end: false, claim, alloc: None, max, reserve }
     }
 }
 
@@ -151,11 +154,11 @@ impl<D: Device> AsyncWrite for ByteStream<D> {
         if total == 0 {
             return Poll::Ready(Ok(0));
         }
-        let Self { stream, claim, max, .. } = &mut *self;
-        let (pool, max) = (&stream.handle.peering.pool, *max);
+        let Self { stream, claim, max, reserve, .. } = &mut *self;
+        let max = *max;
         // A stream that the peer does not read leaves as much memory free as it holds, and what the longest message takes.
-        let longest = stream.max_message().min(pool.send_bytes() / 4);
-        let free = (pool.free(Zone::Send) as usize * FRAME).saturating_sub(longest);
+        let free = stream.handle.peering.pool.free(Zone::Send) as usize * FRAME;
+        let free = free.saturating_sub(*reserve);
         ready!(claim.poll_claim_if(cx, |in_flight| in_flight * max.max(FRAME) <= free))?;
         let len = total.min(max).min((free / 4).max(FRAME));
         let mut lease = ready!(self.poll_lease(len, cx))?;

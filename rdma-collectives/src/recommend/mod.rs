@@ -55,9 +55,9 @@ impl fmt::Display for Recommendation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { ports, rate, time, least, .. } = self;
         let (hosts, cables) = (ports.len(), self.most_cables());
-        let (count, which) = match ports[1..].iter().all(|other| *other == ports[0]) {
-            true => (ports[0], "each"),
-            false => (ports.iter().sum(), "together"),
+        let (count, which) = match regular::ports_of_each(ports) {
+            Some(each) => (each, "each"),
+            None => (ports.iter().sum(), "together"),
         };
         writeln!(
             f,
@@ -177,9 +177,9 @@ fn require_ports(ports: &[usize]) -> Result<(), AdviceError> {
 
 fn too_few(ports: &[usize]) -> AdviceError {
     let hosts = ports.len();
-    match ports[1..].iter().all(|other| *other == ports[0]) {
-        true => AdviceError::Ports { hosts, ports: ports[0], fewest: if hosts == 2 { 1 } else { 2 } },
-        false => {
+    match regular::ports_of_each(ports) {
+        Some(ports) => AdviceError::Ports { hosts, ports, fewest: if hosts == 2 { 1 } else { 2 } },
+        None => {
             let total = ports.iter().fold(0, |sum: usize, ports| sum.saturating_add(*ports));
             AdviceError::TotalPorts { hosts, ports: total, fewest: 2 * (hosts - 1) }
         }

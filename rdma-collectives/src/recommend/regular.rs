@@ -9,12 +9,16 @@ const MAX_STEPS_OF: usize = 8;
 /// How many of the cablings with the smallest spread are compared by the time of the operation.
 const KEPT: usize = 8;
 
+/// The number of ports of each host, if all have as many
+pub(super) fn ports_of_each(ports: &[usize]) -> Option<usize> {
+    let first = *ports.first()?;
+    ports.iter().all(|other| *other == first).then_some(first)
+}
+
 /// The number of ports that all hosts have, if it is one for which regular cablings are known
 pub(super) fn degree(ports: &[usize]) -> Option<usize> {
-    let degree = ports[0];
-    let is_equal = ports.iter().all(|ports| *ports == degree);
     // A host with one port ends a line, unless there are two.
-    (is_equal && degree <= MAX_STEPS_OF && (degree > 1 || ports.len() == 2)).then_some(degree)
+    ports_of_each(ports).filter(|degree| *degree <= MAX_STEPS_OF && (*degree > 1 || ports.len() == 2))
 }
 
 /// Cablings in which each host has as many cables as ports, but for one port if hosts and ports are both odd; the smallest spread first
@@ -45,7 +49,7 @@ pub(super) fn cablings(hosts: usize, ports: usize, rate: u64) -> Vec<Cabling> {
     of_steps.truncate(KEPT);
     let of_steps = of_steps.into_iter().map(|(_, steps)| circulant(hosts, &steps, is_odd, rate));
     known.extend(of_steps);
-    known.sort_by_key(spread);
+    known.sort_by_cached_key(spread);
     known
 }
 

@@ -48,10 +48,10 @@ protocol_states! {
     BulkUnannounced = "message announced by its last part",
     /// A part was granted of a message that is sent no more
     BulkVoid = "part granted in vain",
-    /// No memory was free for a long message
-    MemoryStarved = "message waits for memory",
     /// A message about a path goes by another path, because the bootstrap stream brings none
     ControlOnPath = "message about a path sent by another path",
+    /// No memory was free for a long message
+    MemoryStarved = "message waits for memory",
     /// A receive is granted for a long message before the peer has announced it
     MessageExpected = "message expected",
     /// A message is expected no more: another one or the end came, its memory was needed, or its stream was dropped

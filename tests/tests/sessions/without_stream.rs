@@ -52,7 +52,7 @@ async fn carry(net: &Net, [mut a, mut b]: [DuplexStream; 2], how: Break) {
     }
 }
 
-/// Runs `program` with a session over two cables, whose bootstrap stream breaks
+/// Runs `program` with a session over two cables; the bootstrap stream of the session breaks
 fn broken(sim: Sim, how: Break, program: impl AsyncFnOnce(&Net, Pair)) {
     let run = sim.topology(cables(&[LineRate::TB5; 2])).run(async |net| {
         let options = options().peer_timeout(PEER_TIMEOUT);
@@ -89,8 +89,8 @@ async fn until_up(net: &Net, pair: &Pair, count: usize) -> Duration {
 /// One cable after the other is pulled, at either Mac, while messages of every size pass or at rest: each comes back over the
 /// other one, and nothing is lost.
 ///
-/// Catches messages about paths that only the stream carries, a stream that is trusted although it brings nothing, and a path whose end only
-/// one side learns of.
+/// Catches messages about paths that only the stream carries, a stream that is trusted although it brings nothing, and the loss of a path of
+/// which only one side learns.
 #[test]
 fn paths_are_made_again_over_the_cable_that_is_left() {
     const LENS: [&[usize]; 3] = [&[1 << 20; 6], &[64, 4 << 20, 0, 68_545, 30_000], &[]];
@@ -125,7 +125,7 @@ fn paths_are_made_again_over_the_cable_that_is_left() {
     }
 }
 
-/// A day at rest without a stream: neither side asks the other for paths that there are, and both still make one again.
+/// A minute at rest without a stream: no side makes a path that there is again, and both still make one that was lost.
 #[test]
 fn a_session_without_a_stream_rests_and_goes_on() {
     for how in BREAKS {

@@ -45,7 +45,7 @@ impl ControlMessages {
 
     /// The message to send now, with its number
     pub(super) fn next_to_send(&mut self) -> Option<(u32, ControlMessage)> {
-        let message = *self.unsent.front().filter(|_| !self.is_under_way)?;
+        let message = *self.unsent.front().filter(|_| self.is_due())?;
         self.is_under_way = true;
         Some((self.number, message))
     }
