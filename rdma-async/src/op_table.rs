@@ -62,22 +62,6 @@ impl<B, E: Clone> OpTable<B, E> {
         self.free.poll_take(waiter, cx, effects, Free::claim)
     }
 
-    /// As [`poll_claim`](Self::poll_claim), but only if `may_claim` with the number of slots in use, or when none is in use
-    ///
-    /// A task that may not claim a slot is polled again when one in use comes free.
-    pub(crate) fn poll_claim_if(
-        &mut self,
-        waiter: &mut Waiter,
-        cx: &Context<'_>,
-        effects: &mut Effects<B>,
-        may_claim: impl FnOnce(usize) -> bool,
-    ) -> Poll<Result<u32, E>> {
-        self.free.poll_take(waiter, cx, effects, |free| {
-            let in_use = free.in_use();
-            (free.closed.is_some() || in_use == 0 || may_claim(in_use)).then(|| free.claim()).flatten()
-        })
-    }
-
     /// Claims a slot if one is free and no task waits; fails at once when the table is closed
     pub(crate) fn try_claim(&mut self) -> Option<Result<u32, E>> {
         self.free.try_take(Free::claim)

@@ -242,6 +242,16 @@ impl<T> SharedWaitQueue<T> {
         effects.run_alone();
     }
 
+    /// Whether all tasks in line before `waiter` yield
+    pub(crate) fn is_first(&self, waiter: &Waiter) -> bool {
+        self.0.lock().is_first(waiter)
+    }
+
+    /// How many tasks wait
+    pub(crate) fn waiting(&self) -> usize {
+        self.0.lock().waiting.len()
+    }
+
     /// As [`WaitQueue::try_take`]
     pub(crate) fn try_take<R>(&self, take: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
         self.0.lock().try_take(take)

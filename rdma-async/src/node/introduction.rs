@@ -7,12 +7,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use rdma_core::session::{ControlMessage, Hello, HelloError, Integrity, Peering, PeeringConfig, Side};
-use rdma_core::{Device, FRAME, Time};
+use rdma_core::{Device, Time};
 use tracing::Instrument as _;
 
 use super::control::Control;
 use super::inner::{Attempt, NodeGuard, NodeInner};
-use super::options::{BULK_FRAGMENT, TRANSMIT};
+use super::options::{PART, TRANSMIT};
 #[cfg(feature = "shared-key")]
 use super::sealed::SealedStream;
 use super::wire::ControlStream;
@@ -168,7 +168,7 @@ fn make_peering<D: Device>(
         local: ours.limits,
         peer: theirs.limits,
     };
-    let scratch = node.pool.try_lease(Zone::Transmit, BULK_FRAGMENT / FRAME as u32);
+    let scratch = node.pool.try_lease(Zone::Transmit, PART);
     let transmit = node.pool.try_leases(Zone::Transmit, TRANSMIT);
     let parts = Parts {
         pool: node.pool.clone(),

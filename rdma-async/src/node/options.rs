@@ -4,14 +4,15 @@ use rdma_core::session::{Hello, Integrity, Limits, MAX_SLOTS, MAX_UNREPORTED, MI
 use rdma_core::{Device, FRAME};
 
 use crate::invalid_options::InvalidOptions;
+use crate::peering::lanes::STAGING;
 #[cfg(feature = "shared-key")]
 use crate::shared_key::SharedKey;
 
 /// How a node uses its devices; the defaults suit Thunderbolt 5
 ///
 /// A node maps [`send_memory`](Self::send_memory), [`receive_memory`](Self::receive_memory), and for each of
-/// [`max_peers`](Self::max_peers) 129 frames of 4 KiB for each port, twice [`stream_share`](Self::stream_share) for each of
-/// [`max_sessions`](Self::max_sessions), and 320 frames for sending: 137 MiB with one port. Each path registers all of it.
+/// [`max_peers`](Self::max_peers) 257 frames of 4 KiB for each port, twice [`stream_share`](Self::stream_share) for each of
+/// [`max_sessions`](Self::max_sessions), and 320 frames for sending: 139 MiB with one port. Each path registers all of it.
 ///
 /// Checked when the node is made: contradictions are an [`InvalidOptions`].
 #[derive(Clone, Debug)]
@@ -42,6 +43,8 @@ pub(super) const WINDOW: u32 = MAX_UNREPORTED;
 pub(super) const TRANSMIT: u32 = 2 * MAX_UNREPORTED;
 /// The most bytes of a part of a long message.
 pub(super) const BULK_FRAGMENT: u32 = 1 << 18;
+/// As many frames.
+pub(super) const PART: u32 = BULK_FRAGMENT / FRAME as u32;
 /// The longest registration, in bytes: the device names memory by 32 bits.
 const LONGEST_REGISTRATION: u64 = u32::MAX as u64;
 
@@ -160,9 +163,12 @@ impl NodeOptions {
 
     /// Memory for messages that are being written or sent, in bytes; 16 MiB
     ///
-    /// It is one pool for all peers and streams of the node. Messages that wait for peers which do not read hold their part of it: if they hold
-    /// all, nothing is sent to anybody until one of them reads or is lost. Streams of bytes (`ByteStream`) leave memory free for others; for
-    /// messages, [`max_in_flight_sends`](Self::max_in_flight_sends) limits how many of a stream wait.
+    /// It is one pool for all peers and streams of the node. [Leases](crate::Lease) can have all of it, and hold it until they are dropped or
+    /// sent: the application sees to it that those which wait for peers that do not read leave some to others.
+    ///
+    /// Messages that the node copies, as for [`send_bytes`](crate::Stream::send_bytes) and streams of bytes (`ByteStream`), leave half of it to
+    /// leases. Beyond that half, those of a stream are there only if as much stays free as they then hold. If that is not so, one of the
+    /// stream is on the heap. It is sent from there, through memory of its path; another one waits.
     pub fn send_memory(self, bytes: usize) -> Self {
         Self { send_memory: bytes, ..self }
     }
@@ -194,14 +200,18 @@ impl NodeOptions {
             frames(self.send_memory),
             eager,
             frames(self.receive_memory),
-            each(TRANSMIT + BULK_FRAGMENT / FRAME as u32),
+            each(TRANSMIT + PART).saturating_add(self.paths(ports).saturating_mul(STAGING as u32 * PART)),
         ]
+    }
+
+    /// The most paths there can be
+    fn paths(&self, ports: usize) -> u32 {
+        u32::try_from(ports).unwrap_or(u32::MAX).saturating_mul(self.max_peers)
     }
 
     /// Frames for the window and the places for trailers of each path
     pub(super) fn windows(&self, ports: usize) -> u32 {
-        let paths = u32::try_from(ports).unwrap_or(u32::MAX).saturating_mul(self.max_peers);
-        paths.saturating_mul(WINDOW + 1)
+        self.paths(ports).saturating_mul(WINDOW + 1)
     }
 
     pub(super) fn limits(&self) -> Limits {

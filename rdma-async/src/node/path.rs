@@ -8,9 +8,9 @@ use rdma_core::{Cause, Device, FRAME, Invalid, QpCapacity, QpInit, QpType, Trans
 
 use super::inner::{NodeInner, Route};
 use super::link_trust::Trial;
-use super::options::WINDOW;
+use super::options::{PART, WINDOW};
 use crate::error::ConnectError;
-use crate::peering::lanes::Lanes;
+use crate::peering::lanes::{Lanes, STAGING};
 use crate::peering::paths::NewPath;
 use crate::peering::shared::PeeringShared;
 use crate::pool::{Registration, Zone};
@@ -58,6 +58,8 @@ impl<D: Device> PreparedPath<D> {
             registrations.push(Registration::adopted(&memory, port.device())?);
         }
         let trailers = node.pool.try_lease(Zone::Eager, 1).ok_or(ConnectError::Memory)?;
+        let staging = [(); STAGING].map(|()| node.pool.try_lease(Zone::Transmit, PART));
+        let staging = staging.into_iter().collect::<Option<Vec<_>>>().ok_or(ConnectError::Memory)?;
         let max = port.device().caps().max_queue_frames;
         let qp = |frames: u32| QpInit {
             capacity: QpCapacity { recv_frames: frames.min(max), send_frames: frames.min(max) },
@@ -73,6 +75,7 @@ impl<D: Device> PreparedPath<D> {
             &qp(MAX_SLOTS * part),
             registrations,
             trailers,
+            staging,
             Arc::clone(&port) as _,
         )?;
         let [eager, bulk] = lanes.capacities();

@@ -29,6 +29,12 @@ pub(crate) enum Awaited {
 /// The slot of a message that was queued, and its outcome, which may be there at once
 pub(crate) type Queued = (u32, Poll<Outcome<Body, SendError>>);
 
+/// A message was not queued
+fn failed(error: SendError, message: Body, effects: &mut Effects) -> SendFailed {
+    let lease = message.into_lease().map_err(|body| effects.drop([body])).ok();
+    SendFailed { error, lease }
+}
+
 impl<D: Device> State<D> {
     /// Opens a session, unless the peer takes no more, or the peering is over
     pub(crate) fn try_open(&mut self, now: Time, effects: &mut Effects) -> Result<SessionId, ConnectError> {
@@ -51,7 +57,7 @@ impl<D: Device> State<D> {
     pub(super) fn poll_send(
         &mut self,
         key: StreamKey,
-        message: &mut Option<Lease>,
+        message: &mut Option<Body>,
         waiter: &mut Waiter,
         awaited: Awaited,
         cx: &Context<'_>,
@@ -60,7 +66,7 @@ impl<D: Device> State<D> {
     ) -> Poll<Result<Queued, SendFailed>> {
         let stream = self.stream(key).expect("a stream with a handle is there");
         stream.ops.poll_claim(waiter, cx, effects).map(|claimed| {
-            let message = message.take().expect("a send that waits has its lease");
+            let message = message.take().expect("a send that waits has its message");
             let slot = self.enqueue(key, claimed, message, Some(awaited), now, effects)?;
             let stream = self.stream(key).expect("a stream with a handle is there");
             Ok((slot, stream.ops.poll_outcome(slot, cx, effects)))
@@ -77,7 +83,7 @@ impl<D: Device> State<D> {
     ) -> Result<(), SendFailed> {
         let stream = self.stream(key).expect("a stream with a handle is there");
         let claimed = stream.ops.try_claim().unwrap_or(Err(SendError::WouldBlock));
-        self.enqueue(key, claimed, message, None, now, effects).map(drop)
+        self.enqueue(key, claimed, Body::Lease(message), None, now, effects).map(drop)
     }
 
     /// Queues a message in a place that was claimed
@@ -85,7 +91,7 @@ impl<D: Device> State<D> {
         &mut self,
         key: StreamKey,
         slot: u32,
-        message: Lease,
+        message: Body,
         now: Time,
         effects: &mut Effects,
     ) -> Result<(), SendFailed> {
@@ -102,14 +108,14 @@ impl<D: Device> State<D> {
         &mut self,
         key: StreamKey,
         claimed: Result<u32, SendError>,
-        message: Lease,
+        message: Body,
         awaited: Option<Awaited>,
         now: Time,
         effects: &mut Effects,
     ) -> Result<u32, SendFailed> {
         let slot = match claimed {
             Ok(slot) => slot,
-            Err(error) => return Err(SendFailed { error, lease: Some(message) }),
+            Err(error) => return Err(failed(error, message, effects)),
         };
         let awaits_delivery = awaited == Some(Awaited::Delivery);
         let len = message.len() as u64;
@@ -129,11 +135,11 @@ impl<D: Device> State<D> {
         };
         if let Err(error) = queued {
             stream.ops.release(slot, effects);
-            return Err(SendFailed { error, lease: Some(message) });
+            return Err(failed(error, message, effects));
         }
         let packets = if len > MAX_EAGER as u64 { 0 } else { packets(len) };
         self.outgoing.insert(OutgoingMessage::new(key, slot, awaits_delivery, packets, now));
-        stream.ops.put(slot, Body::Lease(message), awaited.is_some());
+        stream.ops.put(slot, message, awaited.is_some());
         session.counts.queued += 1;
         self.pump(now, effects);
         Ok(slot)

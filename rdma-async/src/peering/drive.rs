@@ -75,7 +75,11 @@ impl<D: Device> State<D> {
                 None => false,
             },
             Some(Request::BulkPayload(message)) => {
+                let had_staging = lanes.has_staging();
                 let is_first = lanes.take_bulk_send(message);
+                if lanes.has_staging() && !had_staging {
+                    self.core.resume_answers(path);
+                }
                 if is_first {
                     self.on_bulk_sent(message, effects);
                 }
@@ -186,7 +190,7 @@ impl<D: Device> State<D> {
         let (key, slot) = (message.stream, message.slot.take());
         self.outgoing.remove(token as usize);
         if let (Some(stream), Some(slot)) = (find_stream(&mut self.sessions, key), slot) {
-            stream.ops.complete(slot, outcome, effects);
+            stream.complete(slot, outcome, effects);
         }
         self.remove_stream_if_unused(key, effects);
     }

@@ -92,7 +92,7 @@ impl<D: Device> State<D> {
                     && message.is_eager
                     && let Some(slot) = message.slot.take()
                 {
-                    stream.ops.complete(slot, Err(error.clone()), effects);
+                    stream.complete(slot, Err(error.clone()), effects);
                     message.unfinished = 0;
                 }
                 self.on_decided(token, Err(error), now, effects);

@@ -97,6 +97,7 @@ impl IncomingBuffers {
         match &mut buffer.body {
             Body::Lease(lease) => lease.write_at(offset, payload),
             Body::Heap(bytes) => bytes[offset..][..payload.len()].copy_from_slice(payload),
+            Body::Copy(..) => unreachable!("messages are not received into copies"),
         }
     }
 
@@ -133,7 +134,7 @@ impl IncomingBuffers {
         buffer.posted += 1;
         match &buffer.body {
             Body::Lease(lease) => Some((key, lease)),
-            Body::Heap(_) => unreachable!("messages of the bulk lane are received into leases"),
+            _ => unreachable!("messages of the bulk lane are received into leases"),
         }
     }
 

@@ -40,8 +40,12 @@ pub(crate) struct Lanes<D: Device> {
     bulk_receives: VecDeque<BulkReceive>,
     /// The payload that the bulk lane has received without its trailer: the buffer, the offset and the length.
     pub(super) payload: Option<(u32, u64, u32)>,
-    /// The message of each payload that is posted for sending on the bulk lane, oldest first.
-    bulk_sends: VecDeque<u32>,
+    /// The payloads that are posted for sending on the bulk lane, oldest first.
+    bulk_sends: VecDeque<BulkSend>,
+    /// Memory for payloads of messages that no device knows, which are copied there.
+    staging: Vec<Lease>,
+    /// How many payloads were posted from there, and how many of them have been sent.
+    staged: [usize; 2],
     /// Places for the trailers of the bulk lane: those that are received, then those that are sent.
     trailers: Option<Lease>,
     /// How many trailers were posted for receiving, and for sending.
@@ -108,12 +112,24 @@ pub(super) enum BulkReceive {
     Trailer { place: u32 },
 }
 
+/// A payload that is posted for sending on the bulk lane
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BulkSend {
+    /// The number of its message
+    pub(super) message: u32,
+    is_staged: bool,
+}
+
+/// How many payloads of messages on the heap a path can have under way: while one is on the cable, the next is posted.
+pub(crate) const STAGING: usize = 2;
+
 /// Bytes of a place for a trailer.
 const PLACE: usize = 64;
 const _: () = assert!(BulkTrailer::LEN <= PLACE && 2 * MAX_SLOTS as usize * PLACE <= FRAME);
 
 impl<D: Device> Lanes<D> {
-    /// Unconnected queue pairs, with the memory of the pool, adopted memory, and that for the trailers of the bulk lane
+    /// Unconnected queue pairs, with the memory of the pool, adopted memory, that for the trailers of the bulk lane, and that for payloads
+    #[expect(clippy::too_many_arguments, reason = "each is another part of a path")]
     pub(crate) fn new(
         cq: &D::Cq,
         key: u32,
@@ -121,6 +137,7 @@ impl<D: Device> Lanes<D> {
         bulk: &QpInit,
         registrations: Vec<Registration<D>>,
         trailers: Lease,
+        staging: Vec<Lease>,
         port: Arc<dyn DeviceHandle<D>>,
     ) -> Result<Self, rdma_core::Error> {
         let calls = Arc::clone(port.calls());
@@ -142,6 +159,8 @@ impl<D: Device> Lanes<D> {
             bulk_receives: VecDeque::with_capacity(2 * MAX_SLOTS as usize),
             payload: None,
             bulk_sends: VecDeque::with_capacity(MAX_SLOTS as usize),
+            staging,
+            staged: [0; 2],
             trailers: Some(trailers),
             trailer_count: [0; 2],
             trailer_sends: 0,
@@ -374,8 +393,26 @@ impl<D: Device> Lanes<D> {
         let sge = self.sge(lease, offset, len)?;
         let id = Request::BulkPayload(message).wr_id(self.key);
         self.push_bulk_send(id, sge, frames(len) - 1)?;
-        self.bulk_sends.push_back(message);
+        self.bulk_sends.push_back(BulkSend { message, is_staged: false });
         Ok(())
+    }
+
+    /// As [`send_bulk`](Self::send_bulk), of bytes that no device knows; there is [room](Self::has_staging) for them
+    pub(super) fn send_staged(&mut self, message: u32, bytes: &[u8]) -> Result<(), rdma_core::Error> {
+        debug_assert!(self.has_staging(), "the bytes posted from this place before were sent");
+        let place = self.staged[0] % STAGING;
+        self.staging[place].write_at(0, bytes);
+        let sge = self.pool().sge(&self.staging[place], 0, bytes.len());
+        let id = Request::BulkPayload(message).wr_id(self.key);
+        self.push_bulk_send(id, sge, frames(bytes.len()) - 1)?;
+        self.bulk_sends.push_back(BulkSend { message, is_staged: true });
+        self.staged[0] += 1;
+        Ok(())
+    }
+
+    /// Whether another payload can be copied
+    pub(super) fn has_staging(&self) -> bool {
+        self.staged[0] - self.staged[1] < STAGING
     }
 
     /// Posts a send, or lets it wait for others; if the device takes none, its queue holds at most `depth` frames
@@ -388,7 +425,9 @@ impl<D: Device> Lanes<D> {
 
     /// Notes that the bytes of `message` have been sent; false if others were posted before
     pub(super) fn take_bulk_send(&mut self, message: u32) -> bool {
-        self.bulk_sends.pop_front_if(|first| *first == message).is_some()
+        let sent = self.bulk_sends.pop_front_if(|first| first.message == message);
+        self.staged[1] += usize::from(sent.is_some_and(|sent| sent.is_staged));
+        sent.is_some()
     }
 
     /// Sends a trailer on the bulk lane
@@ -414,7 +453,8 @@ impl<D: Device> Lanes<D> {
     }
 
     fn take_leases(&mut self) -> Vec<Lease> {
-        self.receives.iter_mut().filter_map(Option::take).chain(self.trailers.take()).collect()
+        let receives = self.receives.iter_mut().filter_map(Option::take);
+        receives.chain(self.trailers.take()).chain(self.staging.drain(..)).collect()
     }
 
     /// Ends the path: what the device has to give up for it, which may block, and what was posted until then
@@ -434,7 +474,7 @@ fn post_send<D: Device>(qp: &Qp<D>, id: WrId, sge: Sge) -> Result<(), rdma_core:
     let request = SendRequest { id, op: SendOp::Send, sgl: &[sge], signaled: true };
     // SAFETY: the callers have `&mut Lanes`, which excludes other posts on the queue pair. The bytes are not written until the completion
     // of this request or `stop`: those of a packet are in a frame that is noted as posted on this path; those of a message stay in its
-    // table, which counts the posts; the place of a trailer is written again only after the completion.
+    // table, which counts the posts; the place of a trailer, or of a payload that was copied, is written again only after the completion.
     unsafe { qp.post_send(&request) }
 }
 
@@ -454,8 +494,8 @@ pub(super) struct Posted {
     /// Frames
     pub(super) leases: Vec<Lease>,
     pub(super) bulk_receives: VecDeque<BulkReceive>,
-    /// Messages that were posted on the bulk lane, once for each post
-    pub(super) bulk_sends: VecDeque<u32>,
+    /// Payloads of the bulk lane
+    pub(super) bulk_sends: VecDeque<BulkSend>,
 }
 
 impl<D: Device> Drop for Lanes<D> {

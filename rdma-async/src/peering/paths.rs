@@ -186,8 +186,8 @@ impl<D: Device> State<D> {
             for buffer in buffers {
                 effects.drop(self.incoming.completed(buffer));
             }
-            for token in posted.bulk_sends {
-                self.on_bulk_sent(token, effects);
+            for sent in posted.bulk_sends {
+                self.on_bulk_sent(sent.message, effects);
             }
             self.core.path_stopped(path);
             effects.wake_reactor();
@@ -196,7 +196,7 @@ impl<D: Device> State<D> {
             // Nothing that was posted may be used again: what is counted as posted stays so for good.
             let is_stranded = !buffers.is_empty() || !posted.bulk_sends.is_empty();
             posted.leases.into_iter().for_each(std::mem::forget);
-            posted.bulk_sends.into_iter().for_each(|token| self.quarantine(token, effects));
+            posted.bulk_sends.into_iter().for_each(|sent| self.quarantine(sent.message, effects));
             if let Err(blocked) = outcome {
                 self.note_blocked(path, blocked);
             }
@@ -229,7 +229,11 @@ impl<D: Device> State<D> {
         if let (Some(stream), Some(slot)) =
             (find_stream(&mut self.sessions, message.stream), message.slot.take())
         {
-            std::mem::forget(stream.ops.revoke(slot, SessionError::Unstopped.into(), effects));
+            match stream.ops.revoke(slot, SessionError::Unstopped.into(), effects) {
+                Some(Body::Lease(lease)) => std::mem::forget(lease),
+                // No device knows it: the device reads the copy of the path.
+                heap => effects.drop(heap),
+            }
         }
     }
 
@@ -259,7 +263,7 @@ impl<D: Device> State<D> {
                 // A device may still read it.
                 self.limbo.extend(stream.ops.revoke(slot, error.clone().into(), effects));
             } else {
-                stream.ops.complete(slot, Err(error.clone().into()), effects);
+                stream.complete(slot, Err(error.clone().into()), effects);
             }
         }
         self.outgoing.clear();
@@ -269,7 +273,8 @@ impl<D: Device> State<D> {
 
     /// Messages that were posted on lost paths, while the device has not stopped
     fn posted_messages(&self) -> Vec<u32> {
-        self.stopping.iter().flat_map(|stopping| stopping.posted.bulk_sends.iter().copied()).collect()
+        let posted = self.stopping.iter().flat_map(|stopping| &stopping.posted.bulk_sends);
+        posted.map(|sent| sent.message).collect()
     }
 
     /// Gives up the memory of a peering that is over: others need it, also while handles of ended sessions are kept

@@ -111,7 +111,7 @@ impl<D: Device> State<D> {
         message.unfinished -= 1;
         if message.unfinished == 0 && !message.awaits_delivery {
             message.slot = None;
-            stream.ops.complete(slot, Ok(()), effects);
+            stream.complete(slot, Ok(()), effects);
         }
         session.counts.progress += 1;
         Some(frame)
@@ -158,10 +158,22 @@ impl<D: Device> State<D> {
                     find_stream(&mut self.sessions, message.stream).expect("it has messages under way");
                 let slot = message.slot.expect("a message of the bulk lane keeps its bytes");
                 let body = stream.ops.buffer(slot).expect("a message that was queued is in its slot");
-                let Body::Lease(lease) = body else { unreachable!("messages are sent from leases") };
-                lanes.send_bulk(token, lease, offset, len)?;
+                let bytes = match body {
+                    Body::Lease(lease) => {
+                        lanes.send_bulk(token, lease, offset, len)?;
+                        lease.part(offset, len)
+                    }
+                    Body::Heap(bytes) | Body::Copy(bytes, _) => {
+                        let part = &bytes[offset..][..len];
+                        lanes.send_staged(token, part)?;
+                        if !lanes.has_staging() {
+                            self.core.pause_answers(path);
+                        }
+                        part
+                    }
+                };
                 message.unfinished += 1;
-                lease.part(offset, len)
+                bytes
             }
             None => match &self.scratch {
                 Some(scratch) if len > 0 => {

@@ -9,7 +9,7 @@ use rdma_core::session::{PathId, PathLoss, Priority, SessionId, StreamId};
 use rdma_core::{Completion, Device, Runtime, Time};
 
 use super::application::{Awaited, Queued};
-use super::body::Effects;
+use super::body::{Body, Effects};
 use super::session_state::SessionState;
 use super::state::{EndedPath, State};
 use super::stream_state::{StreamKey, StreamState};
@@ -168,13 +168,15 @@ impl<D: Device> PeeringShared<D> {
     pub(crate) fn poll_send(
         &self,
         key: StreamKey,
-        message: &mut Option<Lease>,
+        message: &mut Option<Body>,
         awaits_delivery: bool,
         waiter: &mut Waiter,
         cx: &Context<'_>,
     ) -> Poll<Result<Queued, SendFailed>> {
-        if message.as_ref().is_some_and(|message| !self.pool.owns(message)) {
-            return Poll::Ready(Err(SendFailed { error: SendError::ForeignLease, lease: message.take() }));
+        if let Some(Body::Lease(foreign)) =
+            message.take_if(|message| matches!(message, Body::Lease(lease) if !self.pool.owns(lease)))
+        {
+            return Poll::Ready(Err(SendFailed { error: SendError::ForeignLease, lease: Some(foreign) }));
         }
         self.with(|state, now, effects| {
             let awaited = if awaits_delivery { Awaited::Delivery } else { Awaited::Memory };
@@ -183,11 +185,14 @@ impl<D: Device> PeeringShared<D> {
     }
 
     /// Queues a message in a place that was claimed
-    pub(crate) fn send_claimed(&self, key: StreamKey, slot: u32, message: Lease) -> Result<(), SendFailed> {
-        if !self.pool.owns(&message) {
-            self.with_stream(key, |stream, effects| stream.ops.release(slot, effects));
-            return Err(SendFailed { error: SendError::ForeignLease, lease: Some(message) });
-        }
+    pub(crate) fn send_claimed(&self, key: StreamKey, slot: u32, message: Body) -> Result<(), SendFailed> {
+        let message = match message {
+            Body::Lease(foreign) if !self.pool.owns(&foreign) => {
+                self.with_stream(key, |stream, effects| stream.ops.release(slot, effects));
+                return Err(SendFailed { error: SendError::ForeignLease, lease: Some(foreign) });
+            }
+            message => message,
+        };
         self.with(|state, now, effects| state.send_claimed(key, slot, message, now, effects))
     }
 

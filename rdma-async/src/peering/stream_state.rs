@@ -215,6 +215,15 @@ impl StreamState {
         }
     }
 
+    /// A message that was sent, or was not, needs its memory no more
+    pub(super) fn complete(&mut self, slot: u32, result: Result<(), SendError>, effects: &mut Effects) {
+        if let Some(body @ Body::Copy(..)) = self.ops.buffer(slot) {
+            // At once: its place on the heap does not wait for the task to ask for the outcome.
+            effects.drop([std::mem::replace(body, Body::Heap(Box::default()))]);
+        }
+        self.ops.complete(slot, result, effects);
+    }
+
     /// Whether neither the application nor a message needs it
     pub(super) fn is_unused(&self) -> bool {
         !self.is_held && self.ops.in_use() == 0

@@ -36,12 +36,6 @@ impl Alloc {
     pub(crate) fn new(pool: &Pool, len: usize) -> Self {
         Self { pool: pool.clone(), frames: pool.frames(Zone::Send, len), waiter: Waiter::default() }
     }
-
-    /// For an object that a task may stop polling while it waits
-    #[cfg(feature = "tokio")]
-    pub(crate) fn yielding(pool: &Pool, len: usize) -> Self {
-        Self { pool: pool.clone(), frames: pool.frames(Zone::Send, len), waiter: Waiter::yielding() }
-    }
 }
 
 impl Future for Alloc {

@@ -129,15 +129,48 @@ impl Pool {
         Some(self.lease(zone, start, frames))
     }
 
-    /// How long a lease for sending can be, in bytes
-    #[cfg(feature = "tokio")]
-    pub(crate) fn send_bytes(&self) -> usize {
-        self.0.zone_len(Zone::Send) as usize * FRAME
-    }
-
     /// How many frames of a zone are free
     pub(crate) fn free(&self, zone: Zone) -> u32 {
         self.0.zone(zone).inspect(Frames::free)
+    }
+
+    /// How many tasks wait for memory of a zone
+    pub(crate) fn waiting(&self, zone: Zone) -> usize {
+        self.0.zone(zone).waiting()
+    }
+
+    /// Leases memory for the copy of a message of a stream whose other copies have `others` frames, if half of the zone stays free for
+    /// leases, and as much as the others have, and if no task waits
+    pub(crate) fn try_lease_for_copy(&self, len: usize, others: u32) -> Option<Lease> {
+        let frames = self.frames(Zone::Send, len).ok()?;
+        let start = self.0.zone(Zone::Send).try_take(|zone| self.take_for_copy(zone, frames, others))?;
+        Some(self.lease(Zone::Send, start, frames))
+    }
+
+    /// As [`try_lease_for_copy`](Self::try_lease_for_copy), when there is memory, behind tasks that wait for leases
+    pub(crate) fn poll_lease_for_copy(
+        &self,
+        len: usize,
+        others: &Account,
+        waiter: &mut Waiter,
+        cx: &Context<'_>,
+    ) -> Poll<Lease> {
+        let Ok(frames) = self.frames(Zone::Send, len) else { return Poll::Pending };
+        let take = |zone: &mut Frames| self.take_for_copy(zone, frames, others.frames());
+        let taken = self.0.zone(Zone::Send).poll_take_alone(waiter, cx, take);
+        taken.map(|start| self.lease(Zone::Send, start, frames))
+    }
+
+    fn take_for_copy(&self, zone: &mut Frames, frames: u32, others: u32) -> Option<u32> {
+        let left = self.0.zone_len(Zone::Send) / 2 + others;
+        if zone.free() >= left.saturating_add(frames) { zone.take(frames) } else { None }
+    }
+
+    /// Gives up [`poll_lease_for_copy`](Self::poll_lease_for_copy)
+    pub(crate) fn leave_for_copy(&self, waiter: &mut Waiter) {
+        if waiter.waits() {
+            self.0.zone(Zone::Send).leave_alone(waiter);
+        }
     }
 
     /// Waits until memory for longer messages has come free more often than `seen` times, and says how often

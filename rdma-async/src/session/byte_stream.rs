@@ -3,15 +3,14 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use rdma_core::{Device, FRAME};
+use rdma_core::Device;
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
 use super::claim::Claim;
-use super::futures::{Closed, Recv};
+use super::copying::Copying;
+use super::futures::Recv;
 use super::message::Message;
 use super::stream::Stream;
-use crate::error::AllocError;
-use crate::pool::{Alloc, Lease, Zone};
 
 /// The most bytes of a message; longer ones are not faster.
 const LONGEST: usize = 1 << 20;
@@ -39,11 +38,10 @@ const LONGEST: usize = 1 << 20;
 /// # }).value.unwrap();
 /// ```
 ///
-/// Each write is copied, and sent at once as one message of up to 1 MiB or a quarter of the node's free send memory; put a
-/// `tokio::io::BufWriter` before it if writes are small. Flushing waits for nothing. Shutting down
+/// Each write is copied, and sent at once as one message of up to 1 MiB; put a `tokio::io::BufWriter` before it if writes are small. Flushing waits for nothing. Shutting down
 /// [finishes](Stream::finish) the stream: what was written is still sent, also when the stream is dropped.
 ///
-/// Writes wait while the peer does not read, and leave send memory to other streams of the node meanwhile. They fail with
+/// Writes wait while the peer does not read, and leave memory to other streams, as [`Stream::send_bytes`]. They fail with
 /// [`io::ErrorKind::BrokenPipe`] when the peer has dropped its stream or closed the session.
 ///
 /// # Errors
@@ -60,20 +58,17 @@ pub struct ByteStream<D: Device> {
     message: Option<(Message, usize)>,
     is_at_end: bool,
     claim: Claim<D>,
-    /// Memory for the next write, while there is none.
-    alloc: Option<(Alloc, Closed<D>)>,
+    copying: Copying<D>,
     /// The most bytes of a message.
     max: usize,
-    /// Memory for the longest message of another stream, in bytes.
-    reserve: usize,
 }
 
 impl<D: Device> From<Stream<D>> for ByteStream<D> {
     fn from(stream: Stream<D>) -> Self {
-        let reserve = stream.max_message().min(stream.handle.peering.pool.send_bytes() / 4);
-        let max = LONGEST.min(reserve).max(1);
+        let max = LONGEST.min(stream.handle.max_message()).max(1);
         let (recv, claim) = (Recv::yielding(&stream.handle), Claim::new(&stream.handle));
-        Self { stream, recv, message: None, is_at_end: false, claim, alloc: None, max, reserve }
+        let copying = Copying::yielding(&stream.handle);
+        Self { stream, recv, message: None, is_at_end: false, claim, copying, max }
     }
 }
 
@@ -83,25 +78,6 @@ impl<D: Device> ByteStream<D> {
     /// Messages that are sent or received there are a part of the bytes.
     pub fn get_ref(&self) -> &Stream<D> {
         &self.stream
-    }
-
-    fn poll_lease(&mut self, len: usize, cx: &mut Context<'_>) -> Poll<io::Result<Lease>> {
-        let Self { stream, alloc, .. } = self;
-        let (future, closed) = match alloc {
-            Some(waiting) => waiting,
-            None => match stream.handle.peering.pool.try_alloc(len) {
-                Err(AllocError::WouldBlock) => alloc.insert((
-                    Alloc::yielding(&stream.handle.peering.pool, len.max(self.max)),
-                    stream.closed(),
-                )),
-                lease => return Poll::Ready(Ok(lease?)),
-            },
-        };
-        // Polled only so that the end of the session wakes this task: the place in the queue knows the reason.
-        let _ = Pin::new(closed).poll(cx);
-        let lease = ready!(Pin::new(future).poll(cx))?;
-        *alloc = None;
-        Poll::Ready(Ok(lease))
     }
 }
 
@@ -154,19 +130,17 @@ impl<D: Device> AsyncWrite for ByteStream<D> {
         if total == 0 {
             return Poll::Ready(Ok(0));
         }
-        let Self { stream, claim, max, reserve, .. } = &mut *self;
-        let max = *max;
-        // A stream that the peer does not read leaves as much memory free as it holds, and what the longest message takes.
-        let free = stream.handle.peering.pool.free(Zone::Send) as usize * FRAME;
-        let free = free.saturating_sub(*reserve);
-        ready!(claim.poll_claim_if(cx, |in_flight| in_flight * max.max(FRAME) <= free))?;
-        let len = total.min(max).min((free / 4).max(FRAME));
-        let mut lease = ready!(self.poll_lease(len, cx))?;
+        let Self { claim, copying, max, .. } = &mut *self;
+        ready!(claim.poll_claim(cx))?;
+        let len = total.min(*max);
+        let mut copy = ready!(copying.poll_blank(len, cx))?;
+        let mut left = len;
         for slice in slices {
-            let left = len - lease.len();
-            lease.extend_from_slice(&slice[..slice.len().min(left)]);
+            let part = &slice[..slice.len().min(left)];
+            copy.extend_from_slice(part);
+            left -= part.len();
         }
-        self.claim.send(lease)?;
+        claim.send(copy.into_body())?;
         Poll::Ready(Ok(len))
     }
 

@@ -7,7 +7,7 @@ use rdma_core::Device;
 
 use super::handle::StreamHandle;
 use crate::error::SendError;
-use crate::pool::Lease;
+use crate::peering::body::Body;
 use crate::send_failed::SendFailed;
 use crate::wait_queue::Waiter;
 
@@ -25,21 +25,12 @@ impl<D: Device> Claim<D> {
 
     /// Claims a place, unless one is claimed, when one is free and this task is first in line
     pub(super) fn poll_claim(&mut self, cx: &Context<'_>) -> Poll<Result<(), SendError>> {
-        self.poll_claim_if(cx, |_| true)
-    }
-
-    /// As [`poll_claim`](Self::poll_claim), but beside other messages in flight only if `may_claim` with their number
-    pub(super) fn poll_claim_if(
-        &mut self,
-        cx: &Context<'_>,
-        may_claim: impl FnOnce(usize) -> bool,
-    ) -> Poll<Result<(), SendError>> {
         let Self { stream, waiter, slot } = self;
         // A place that was claimed before the end of the stream is of no use any more.
         if slot.is_some() {
             return Poll::Ready(stream.with(|stream, _| stream.refusal()).map_or(Ok(()), Err));
         }
-        let claimed = stream.with(|stream, effects| stream.ops.poll_claim_if(waiter, cx, effects, may_claim));
+        let claimed = stream.with(|stream, effects| stream.ops.poll_claim(waiter, cx, effects));
         *slot = Some(ready!(claimed)?);
         Poll::Ready(Ok(()))
     }
@@ -49,9 +40,9 @@ impl<D: Device> Claim<D> {
     /// # Panics
     ///
     /// If there is none.
-    pub(super) fn send(&mut self, lease: Lease) -> Result<(), SendFailed> {
+    pub(super) fn send(&mut self, message: Body) -> Result<(), SendFailed> {
         let slot = self.slot.take().expect("a place was claimed before");
-        self.stream.peering.send_claimed(self.stream.key, slot, lease)
+        self.stream.peering.send_claimed(self.stream.key, slot, message)
     }
 }
 

@@ -12,7 +12,8 @@ use rdma_core::session::SessionId;
 
 use super::handle::{StreamHandle, StreamRef};
 use super::message::Message;
-use crate::error::{CloseError, RecvError};
+use crate::error::{CloseError, RecvError, SendError};
+use crate::op_table::Outcome;
 use crate::peering::body::Body;
 use crate::pool::Lease;
 use crate::send_failed::SendFailed;
@@ -49,15 +50,15 @@ pub struct Send<D: Device> {
 
 enum SendState {
     /// Waits for a place
-    Unqueued(Option<Lease>, Waiter),
+    Unqueued(Option<Body>, Waiter),
     /// In this op slot
     Queued(u32),
     Done,
 }
 
 impl<D: Device> Send<D> {
-    pub(super) fn new(stream: Arc<StreamHandle<D>>, lease: Lease) -> Self {
-        let state = SendState::Unqueued(Some(lease), Waiter::default());
+    pub(super) fn new(stream: Arc<StreamHandle<D>>, message: Body) -> Self {
+        let state = SendState::Unqueued(Some(message), Waiter::default());
         Self { stream, awaits_delivery: false, state }
     }
 
@@ -78,20 +79,20 @@ impl<D: Device> Send<D> {
     /// The message, while it waits for a place in the queue; `None` once it has one
     pub fn unqueued(&self) -> Option<&[u8]> {
         match &self.state {
-            SendState::Unqueued(lease, _) => lease.as_deref(),
+            SendState::Unqueued(message, _) => message.as_deref(),
             SendState::Queued(_) | SendState::Done => None,
         }
     }
-}
 
-impl<D: Device> Future for Send<D> {
-    type Output = Result<Lease, SendFailed>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { stream, awaits_delivery, state } = &mut *self;
+    /// The outcome of the message, and its memory unless a failed device may still touch it; an error if it was not queued
+    pub(super) fn poll_sent(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Outcome<Body, SendError>, SendFailed>> {
+        let Self { stream, awaits_delivery, state } = self;
         let outcome = match state {
-            SendState::Unqueued(lease, waiter) => {
-                match ready!(stream.peering.poll_send(stream.key, lease, *awaits_delivery, waiter, cx)) {
+            SendState::Unqueued(message, waiter) => {
+                match ready!(stream.peering.poll_send(stream.key, message, *awaits_delivery, waiter, cx)) {
                     Ok((slot, outcome)) => {
                         *state = SendState::Queued(slot);
                         outcome
@@ -107,13 +108,18 @@ impl<D: Device> Future for Send<D> {
             }
             SendState::Done => panic!("a send that has ended was polled again"),
         };
-        let (result, body) = ready!(outcome);
+        let outcome = ready!(outcome);
         *state = SendState::Done;
-        let lease = match body {
-            Some(Body::Lease(lease)) => Some(lease),
-            _ => None,
-        };
-        Poll::Ready(match (result, lease) {
+        Poll::Ready(Ok(outcome))
+    }
+}
+
+impl<D: Device> Future for Send<D> {
+    type Output = Result<Lease, SendFailed>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let (result, body) = ready!(self.poll_sent(cx))?;
+        Poll::Ready(match (result, body.and_then(|body| body.into_lease().ok())) {
             (Ok(()), Some(lease)) => Ok(lease),
             (Ok(()), None) => unreachable!("a message that was sent is in its lease"),
             (Err(error), lease) => Err(SendFailed { error, lease }),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rdma_core::Device;
 use rdma_core::session::{SessionId, StreamId};
 
+use super::copying::Copies;
 use super::message::{Message, Recycle};
 use crate::peering::body::{Body, Effects};
 use crate::peering::session_state::SessionState;
@@ -41,20 +42,21 @@ pub(crate) struct StreamHandle<D: Device> {
     stream: Arc<StreamRef<D>>,
     /// That of the main stream, for the others.
     main: Option<Arc<Self>>,
+    pub(super) copies: Copies,
 }
 
 impl<D: Device> StreamHandle<D> {
     /// The handle of a session, which is that of its main stream
     pub(crate) fn session(peering: Arc<PeeringShared<D>>, id: SessionId) -> Arc<Self> {
         let key = StreamKey::main(id);
-        Arc::new(Self { stream: Arc::new(StreamRef { peering, key }), main: None })
+        Arc::new(Self { stream: Arc::new(StreamRef { peering, key }), main: None, copies: Copies::new() })
     }
 
     /// The handle of a stream of the session with the handle `main`
     pub(super) fn stream(main: &Arc<Self>, stream: StreamId) -> Arc<Self> {
         let key = StreamKey { stream, ..main.key };
         let stream = StreamRef { peering: Arc::clone(&main.peering), key };
-        Arc::new(Self { stream: Arc::new(stream), main: Some(Arc::clone(main)) })
+        Arc::new(Self { stream: Arc::new(stream), main: Some(Arc::clone(main)), copies: Copies::new() })
     }
 
     /// The handle of the session
@@ -70,6 +72,12 @@ impl<D: Device> StreamHandle<D> {
     /// Expects `len` bytes as each of the messages at `places`; for how many more there is memory
     pub(super) fn expect(&self, len: usize, places: Range<usize>) -> usize {
         self.peering.with(|state, now, effects| state.expect(self.key, len, places, now, effects))
+    }
+
+    /// The longest message that the peer takes, in bytes
+    pub(super) fn max_message(&self) -> usize {
+        let max = self.peering.update(|state, _| state.max_message());
+        usize::try_from(max).unwrap_or(usize::MAX)
     }
 
     /// The stream, without keeping it open

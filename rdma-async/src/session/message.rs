@@ -81,7 +81,7 @@ impl Message {
                 lease.drop_last(Box::new(place));
                 Ok(lease)
             }
-            body @ Body::Heap(_) => Err(Self { body, place }),
+            body => Err(Self { body, place }),
         }
     }
 }

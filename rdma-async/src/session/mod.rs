@@ -3,6 +3,7 @@
 #[cfg(feature = "tokio")]
 mod byte_stream;
 mod claim;
+mod copying;
 pub(crate) mod futures;
 mod handle;
 mod message;
@@ -41,7 +42,7 @@ use crate::error::{AllocError, CloseError, ConnectError, RecvError, SendError};
 use crate::node_id::NodeId;
 use crate::peering::session_state::Counts;
 use crate::peering::shared::PeeringShared;
-use crate::pool::{Alloc, Lease};
+use crate::pool::{Alloc, Lease, Zone};
 use crate::send_failed::SendFailed;
 use crate::wait_queue::Waiter;
 
@@ -149,7 +150,7 @@ impl<D: Device> Session<D> {
         self.main.try_send(lease)
     }
 
-    /// Copies `bytes` into a lease and sends it on the main stream
+    /// Copies `bytes` and sends them as a message on the main stream
     ///
     /// # Errors
     ///
@@ -313,6 +314,7 @@ impl<D: Device> Session<D> {
     /// What the session has done, and what it waits for
     pub fn snapshot(&self) -> Snapshot {
         let (id, peer) = (self.id(), self.peer());
+        let waiting_for_send_memory = self.peering().pool.waiting(Zone::Send);
         self.peering().update(|state, _| {
             let paths = (0..state.path_count()).map(PathId);
             let paths = paths.map(|path| {
@@ -344,6 +346,7 @@ impl<D: Device> Session<D> {
                 is_over: session.is_over,
                 waits,
                 wants_memory,
+                waiting_for_send_memory,
             }
         })
     }
@@ -385,7 +388,7 @@ impl<D: Device> Session<D> {
 
     /// The longest message that the peer takes, in bytes
     pub fn max_message(&self) -> usize {
-        self.main.max_message()
+        self.main.handle.max_message()
     }
 
     /// Breaks every path to the peer, as if all cables had been pulled for a moment: a drill

@@ -164,19 +164,16 @@ async fn read<D: Device>(
 ) -> Result<(), RequestError> {
     let len = request.len as usize;
     stream.send_bytes(&Answer::Done.to_bytes()).await?;
-    let lease = match in_place(stream, memory, request).await {
-        Some(lease) => lease,
-        None => {
-            let mut copy = stream.alloc_to_send(len).await?;
-            if len > 0 {
-                let (range, inside) = frames_of(request);
-                copy.extend_from_slice(&memory.lease(range).await[inside..]);
-            }
-            copy
-        }
-    };
-    stream.send(lease).await.map_err(|failed| failed.error)?;
-    Ok(())
+    if let Some(lease) = in_place(stream, memory, request).await {
+        stream.send(lease).await.map_err(|failed| failed.error)?;
+        return Ok(());
+    }
+    let mut copy = stream.blank(len).await?;
+    if len > 0 {
+        let (range, inside) = frames_of(request);
+        copy.extend_from_slice(&memory.lease(range).await[inside..]);
+    }
+    Ok(stream.send_copy(copy).await?)
 }
 
 async fn write<D: Device>(

@@ -9,6 +9,7 @@ use rdma_core::Device;
 use super::claim::Claim;
 use super::handle::StreamHandle;
 use crate::error::SendError;
+use crate::peering::body::Body;
 use crate::pool::Lease;
 
 /// Sink of [`Session::sink`](super::Session::sink) and [`Stream::sink`](super::Stream::sink)
@@ -63,7 +64,7 @@ impl<D: Device> Sink<Lease> for MessageSink<D> {
     ///
     /// Unless `poll_ready` has returned `Ready(Ok(()))` since the last message.
     fn start_send(mut self: Pin<&mut Self>, lease: Lease) -> Result<(), SendError> {
-        Ok(self.claim.send(lease)?)
+        Ok(self.claim.send(Body::Lease(lease))?)
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), SendError>> {

@@ -54,6 +54,8 @@ pub struct Snapshot {
     pub(crate) waits: SessionWaits,
     /// Long messages of this session that wait for memory of this node.
     pub(crate) wants_memory: usize,
+    /// Tasks that wait for memory of this node to send from.
+    pub(crate) waiting_for_send_memory: usize,
 }
 
 /// A path at one moment
@@ -102,6 +104,10 @@ impl Snapshot {
             waits.push(format!("receive memory of this node, for {count} above 68,544 bytes"));
         } else if announced > 0 {
             waits.push(format!("the rest of {} above 68,544 bytes", messages(announced)));
+        }
+        if self.waiting_for_send_memory > 0 {
+            let tasks = plural(self.waiting_for_send_memory, "task", "tasks");
+            waits.push(format!("send memory of this node, with {tasks} in line"));
         }
         if self.messages_unread > 0 {
             waits.push(format!("this application to read {}", messages(self.messages_unread)));

@@ -1,27 +1,27 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::Range;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use rdma_core::session::{Priority, StreamId};
 use rdma_core::{Device, Runtime};
 
+use super::copying::{Blank, Copying};
 use super::futures::{Closed, Messages, Recv, Send};
 use super::handle::StreamHandle;
 use super::message::Message;
 use super::recv_into::RecvInto;
 use super::sink::MessageSink;
-use crate::error::{AllocError, RecvError, SendError};
-use crate::pool::{Alloc, Lease};
+use crate::error::{RecvError, SendError};
+use crate::peering::body::Body;
+use crate::pool::Lease;
 use crate::send_failed::SendFailed;
 use crate::wait_queue::Waiter;
 
 /// Messages in order, in both directions, beside the other streams of a [`Session`](crate::Session)
 ///
-/// Streams do not wait for each other: not for what was lost on another one, nor for an application that does not read another one, as
-/// long as the messages that wait there leave [`send_memory`](crate::NodeOptions::send_memory) free.
+/// Streams do not wait for each other: not for what was lost on another one, nor for an application that does not read another one. What
+/// they share is the memory of leases: those that wait to be sent hold a part of [`send_memory`](crate::NodeOptions::send_memory).
 /// A message above 68,544 bytes is sent when the peer has memory for it: at the latest when its application asks for it, unless messages
 /// that it keeps take half of what its [`receive_memory`](crate::NodeOptions::receive_memory) has beside the messages of others. Each
 /// stream has a [`Priority`] for what this side sends.
@@ -80,7 +80,7 @@ impl<D: Device> Stream<D> {
     /// Dropping the future before it was first polled, or while it waits for a place in the queue, drops the message. Once the
     /// message has a place it will be sent, whether or not the future lives; its memory is then freed by itself.
     pub fn send(&self, lease: Lease) -> Send<D> {
-        Send::new(Arc::clone(&self.handle), lease)
+        Send::new(Arc::clone(&self.handle), Body::Lease(lease))
     }
 
     /// Queues the message in `lease`, without waiting
@@ -92,41 +92,35 @@ impl<D: Device> Stream<D> {
         self.handle.peering.try_send(self.handle.key, lease)
     }
 
-    /// Copies `bytes` into a lease and sends it
+    /// Copies `bytes` and sends them as a message
+    ///
+    /// The copy is in the node's [send memory](crate::NodeOptions::send_memory) as long as it leaves enough to others, and else on the heap, one
+    /// of the stream at a time: a stream that the peer does not read keeps no other from sending, however many of its messages
+    /// wait.
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send), and [`SendError::Alloc`] if the node's send memory is smaller than the message.
+    /// As [`send`](Self::send).
     ///
     /// # Cancel safety
     ///
     /// As [`send`](Self::send).
     pub async fn send_bytes(&self, bytes: &[u8]) -> Result<(), SendError> {
-        let mut lease = match self.handle.peering.pool.try_alloc(bytes.len()) {
-            Err(AllocError::WouldBlock) => self.alloc_to_send(bytes.len()).await?,
-            leased => leased?,
-        };
-        lease.extend_from_slice(bytes);
-        self.send(lease).await?;
-        Ok(())
+        let mut copy = self.blank(bytes.len()).await?;
+        copy.extend_from_slice(bytes);
+        self.send_copy(copy).await
     }
 
-    /// Leases memory for a message of `len` bytes; fails when it cannot be sent, or nothing can be any more
-    pub(super) async fn alloc_to_send(&self, len: usize) -> Result<Lease, SendError> {
-        let max = self.max_message();
-        if len > max {
-            return Err(SendError::TooLong { len, max });
-        }
-        let (mut alloc, mut closed) = (Alloc::new(&self.handle.peering.pool, len), self.closed());
-        poll_fn(|cx| {
-            // Polled only so that the end of the session wakes this task: the check returns the reason.
-            let _ = Pin::new(&mut closed).poll(cx);
-            if let Some(error) = self.handle.with(|stream, _| stream.refusal()) {
-                return Poll::Ready(Err(error));
-            }
-            Pin::new(&mut alloc).poll(cx).map_err(SendError::from)
-        })
-        .await
+    /// Memory for the copy of a message of `len` bytes
+    pub(super) async fn blank(&self, len: usize) -> Result<Blank, SendError> {
+        let mut copying = Copying::new(&self.handle);
+        poll_fn(|cx| copying.poll_blank(len, cx)).await
+    }
+
+    /// Sends a copy
+    pub(super) async fn send_copy(&self, copy: Blank) -> Result<(), SendError> {
+        let mut send = Send::new(Arc::clone(&self.handle), copy.into_body());
+        poll_fn(|cx| send.poll_sent(cx)).await?.0
     }
 
     /// The next message, or `None` when the peer has finished the stream or closed the session, and everything has been read
@@ -307,12 +301,6 @@ impl<D: Device> Stream<D> {
     /// The number of the stream in its session, the same on both sides
     pub fn id(&self) -> StreamId {
         self.handle.key.stream
-    }
-
-    /// The longest message that the peer takes, in bytes
-    pub(super) fn max_message(&self) -> usize {
-        let max = self.handle.peering.update(|state, _| state.max_message());
-        usize::try_from(max).unwrap_or(usize::MAX)
     }
 
     /// Waits until the session is over

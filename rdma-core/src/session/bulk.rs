@@ -223,12 +223,23 @@ pub(super) struct BulkSender {
     last_progress: Time,
     /// Whether nothing has changed since the first grant waits.
     is_settled: bool,
+    /// Whether this side can send nothing now, whatever is granted.
+    is_paused: bool,
 }
 
 impl BulkSender {
     pub(super) fn new(max: u32, patience: Duration) -> Self {
         let (grants, last_progress) = (VecDeque::new(), Time::ZERO);
-        Self { grants, next: 0, in_flight: 0, max, patience, last_progress, is_settled: false }
+        Self {
+            grants,
+            next: 0,
+            in_flight: 0,
+            max,
+            patience,
+            last_progress,
+            is_settled: false,
+            is_paused: false,
+        }
     }
 
     /// Takes in a grant; ignores one that came before
@@ -262,14 +273,20 @@ impl BulkSender {
 
     /// Whether grants are not served, and do not only wait for their messages
     pub(super) fn has_grants(&self) -> bool {
-        !self.grants.is_empty() && !self.is_settled
+        !self.grants.is_empty() && !self.is_settled && !self.is_paused
     }
 
     /// The grant to serve next, unless it waits for its message
     pub(super) fn front(&self, now: Time) -> Option<Grant> {
         let waits = self.is_settled && !self.has_waited(now);
-        let (grant, _) = (*self.grants.front()?).filter(|_| self.in_flight < self.max && !waits)?;
+        let may_send = self.in_flight < self.max && !self.is_paused;
+        let (grant, _) = (*self.grants.front()?).filter(|_| may_send && !waits)?;
         Some(grant)
+    }
+
+    /// Lets grants wait, or no longer
+    pub(super) fn set_paused(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
     }
 
     /// The grants that can follow it

@@ -2,6 +2,7 @@
 
 use std::cell;
 use std::collections::BTreeSet;
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -30,16 +31,18 @@ pub(crate) enum Carrier {
     Cables,
     /// Messages of both lanes, on streams of a session
     Streams,
+    /// Copies of messages of both lanes, while leases have all memory to send from
+    Copies,
     /// Writes and reads of both lengths, in a region of the peer
     Region,
 }
 
 impl Carrier {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Eager, Self::Bulk, Self::Expected, Self::Cables, Self::Streams, Self::Region];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Eager, Self::Bulk, Self::Expected, Self::Cables, Self::Streams, Self::Copies, Self::Region];
 
     pub(crate) fn name(self) -> &'static str {
-        ["eager", "bulk", "expected", "two cables", "streams", "put and get"][self as usize]
+        ["eager", "bulk", "expected", "two cables", "streams", "copies", "put and get"][self as usize]
     }
 
     fn ports(self) -> &'static [&'static str] {
@@ -52,7 +55,9 @@ impl Carrier {
             Self::Eager => &[64, 64, 4032, 4033, 20_000, 20_000, 0, 68_544],
             Self::Bulk => &[100_000, 100_000, 68_545, 300_000, 300_000, 1 << 20],
             Self::Expected => &[100_000, 100_000, 100_000, 300_000, 300_000, 64, 1 << 20],
-            Self::Cables | Self::Streams | Self::Region => &[64, 100_000, 100_000, 5_000, 5_000, 300_000],
+            Self::Cables | Self::Streams | Self::Copies | Self::Region => {
+                &[64, 100_000, 100_000, 5_000, 5_000, 300_000]
+            }
         };
         lens.iter().copied().cycle().take(30).collect()
     }
@@ -168,7 +173,7 @@ impl Cell {
     /// The main stream of a session
     fn main_streams(self, ab: &MatrixSession, ba: &MatrixSession) -> Ends<Hooked<Stops>, Hooked<Stops>> {
         let (from, to) = (ab.main_stream().clone(), ba.main_stream().clone());
-        Ends { from, to, expects: self.carrier == Carrier::Expected }
+        Ends { from, to, expects: self.carrier == Carrier::Expected, copies: self.carrier == Carrier::Copies }
     }
 
     /// Whether the session is left without a path for good
@@ -282,6 +287,10 @@ async fn program(net: &Net, cell: Cell, delivers: bool, seen: &Seen) {
         _ => vec![cell.main_streams(&ab, &ba)],
     };
     let remote = if cell.carrier == Carrier::Region { Some(Remote::new(&ab, &b).await) } else { None };
+    let mut held = Vec::new();
+    if cell.carrier == Carrier::Copies {
+        held.extend(iter::from_fn(|| a.try_alloc(1).ok()));
+    }
     let half = cell::Cell::new(None);
     let at_half = || {
         if half.replace(Some(net.now())).is_none() {
@@ -323,7 +332,7 @@ async fn program(net: &Net, cell: Cell, delivers: bool, seen: &Seen) {
         close(&ab, &ba, seen).await;
     }
     assert!(has_shown(cell, &[&ab.snapshot(), &ba.snapshot()]), "{cell:?}: the fault has done nothing");
-    drop((unread, ends, remote, ab, ba));
+    drop((unread, ends, remote, held, ab, ba));
     net.sleep(Duration::from_millis(50)).await;
     if matches!(cell.situation, Situation::UnprovenTeardown | Situation::BlockedVerb) {
         return;

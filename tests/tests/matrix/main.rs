@@ -42,6 +42,7 @@ fn reason(promise: Promise, situation: Situation, carrier: Carrier) -> Option<&'
     let survives =
         carrier == Carrier::Cables && matches!(situation, UnplugForGood | ExhaustedCaps | BlockedVerb);
     match promise {
+        Reuse | Delivered if carrier == Carrier::Copies => Some("a copy is no lease"),
         Bound if !ends || survives => Some("the peer is there to the end"),
         Close if ends && !survives => Some("the session is lost"),
         Reuse | Delivered if ends && !survives => Some("the session is lost; what arrived before is checked"),

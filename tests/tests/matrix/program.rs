@@ -52,6 +52,8 @@ pub(crate) struct Ends<A: Device, B: Device> {
     pub(crate) to: Stream<B>,
     /// Whether the receiver says how long the next messages are
     pub(crate) expects: bool,
+    /// Whether the sender lets the node copy its messages
+    pub(crate) copies: bool,
 }
 
 /// A stream that `from` opens
@@ -62,7 +64,7 @@ pub(crate) async fn open<A: Device, B: Device>(
 ) -> Ends<A, B> {
     let (opened, accepted) = join(from.open_stream(priority), to.accept_stream()).await;
     let (from, to) = (opened.expect("the session is open"), accepted.expect("as here").expect("and there"));
-    Ends { from, to, expects: false }
+    Ends { from, to, expects: false, copies: false }
 }
 
 /// How many messages are under way at once
@@ -137,6 +139,25 @@ async fn send<D: Device>(
     lens.len()
 }
 
+/// Sends copies of messages of these lengths; whether all were taken
+async fn send_copies<D: Device>(stream: &Stream<D>, lens: &[usize]) -> bool {
+    let mut sends = FuturesOrdered::new();
+    for (number, &len) in lens.iter().enumerate() {
+        if sends.len() == QUEUE && sends.next().await == Some(false) {
+            return false;
+        }
+        // Polled at once, as above.
+        let mut send =
+            Box::pin(maybe_done(async move { stream.send_bytes(&message(number, len)).await.is_ok() }));
+        let _is_ready = futures::poll!(send.as_mut());
+        sends.push_back(async move {
+            send.as_mut().await;
+            send.as_mut().take_output().expect("it was not taken before")
+        });
+    }
+    sends.all(async |has_sent| has_sent).await
+}
+
 /// Says how long the messages from the next one on are, as far as they are equal; one in seven times something else
 fn expect<D: Device>(stream: &Stream<D>, number: usize, lens: &[usize]) -> usize {
     let count = lens.iter().take_while(|len| **len == lens[0]).count();
@@ -188,10 +209,14 @@ pub(crate) async fn transfer<A: Device, B: Device>(
 ) -> bool {
     let arrived = RefCell::new(0);
     // A message counts as there when it can be read: the program reads each at once.
-    let (sent, received) =
-        join(send(&ends.from, lens, delivers, &arrived, seen), receive(ends, lens, &arrived, seen, at_half))
-            .await;
-    sent == lens.len() && received == lens.len()
+    let send = async {
+        match ends.copies {
+            true => send_copies(&ends.from, lens).await,
+            false => send(&ends.from, lens, delivers, &arrived, seen).await == lens.len(),
+        }
+    };
+    let (sent, received) = join(send, receive(ends, lens, &arrived, seen, at_half)).await;
+    sent && received == lens.len()
 }
 
 /// Fills a stream that nobody reads; how many messages it took

@@ -134,8 +134,10 @@ fn what_is_dropped_while_it_waits_has_done_nothing() {
         drop(begun(b.read(&mut byte)).await);
         a.write_all(b"1").await.unwrap();
         assert_eq!(b.read_u8().await.unwrap(), b'1');
-        // All memory is leased, so a write has a place in the queue, and waits for memory.
+        // All memory is leased, and one message is on the heap, so a write has a place in the queue, and waits for memory.
         let all = pair.a.alloc(16 << 20).await.unwrap();
+        let long = message(1, 100_000);
+        a.write_all(&long).await.unwrap();
         for _ in 0..5 {
             drop(begun(a.write(b"lost")).await);
         }
@@ -143,6 +145,9 @@ fn what_is_dropped_while_it_waits_has_done_nothing() {
         drop(all);
         assert_eq!(waits.as_mut().await.unwrap(), 1);
         drop(waits);
+        let mut read = vec![0; long.len()];
+        b.read_exact(&mut read).await.unwrap();
+        assert!(read == long);
         assert_eq!(b.read_u8().await.unwrap(), b'2');
         // No more places, as nobody reads.
         drop((a, b));
@@ -162,6 +167,7 @@ fn the_end_of_the_session_ends_reads_and_writes() {
         let (mut reader, mut writer) =
             tokio::io::split(ByteStream::from(pair.ab.open_stream(Priority::Normal).await.unwrap()));
         let mut byte = [0];
+        writer.write_all(&[0; 100_000]).await.unwrap();
         let (read, written) =
             (begun(reader.read(&mut byte)).await, begun(writer.write(b"waits for memory")).await);
         pair.ba.reset(5);

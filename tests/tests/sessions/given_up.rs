@@ -51,6 +51,10 @@ fn a_writer_does_not_keep_memory_from_others() {
     on_session(Sim::new(), &options(), async |net, pair| {
         let mut bytes = ByteStream::from(pair.ab.open_stream(Priority::Normal).await.unwrap());
         let held: Vec<_> = std::iter::from_fn(|| pair.a.try_alloc(4096).ok()).collect();
+        net.inject("at 0us a:rdma_en2 unplug".parse().unwrap());
+        net.sleep(Duration::from_millis(1)).await;
+        // One is on the heap, and cannot be sent.
+        bytes.write_all(&[0; 100_000]).await.unwrap();
         gives_up(&net, bytes.write(b"hello")).await;
         drop(held);
         assert!(pair.a.try_alloc(10).is_ok());

@@ -27,6 +27,7 @@ mod regressions;
 mod remote_memory;
 mod requests;
 mod saturated;
+mod send_memory;
 mod shared_key;
 mod short_messages;
 mod short_queues;

@@ -87,12 +87,15 @@ fn a_message_that_waits_for_memory_learns_of_the_end() {
         let max = ab.max_message();
         let too_long = SendError::TooLong { len: max + 1, max };
         assert_eq!(ab.send_bytes(&vec![0; max + 1]).await, Err(too_long));
+        let long = [0; 100_000];
+        let _on_the_heap = begun(ab.send_bytes(&long)).await;
         let waiting = begun(ab.send_bytes(b"waits")).await;
         ba.reset(7);
         let lost = Err(SendError::Lost(SessionError::Reset(7)));
         assert_eq!(waiting.await, lost);
         assert_eq!(ab.send_bytes(b"late").await, lost);
         // The failed sends have left the line for memory.
+        let _on_the_heap = begun(full.send_bytes(&long)).await;
         let waiting = begun(full.send_bytes(b"waits")).await;
         drop(lease);
         waiting.await.unwrap();

@@ -36,6 +36,22 @@ impl Peering {
         None
     }
 
+    /// Lets the grants of a path wait, because this side can send nothing more on its bulk lane before something has been sent there
+    pub fn pause_answers(&mut self, path: PathId) {
+        self.set_paused(path, true);
+    }
+
+    /// Answers grants again that had [to wait](Self::pause_answers)
+    pub fn resume_answers(&mut self, path: PathId) {
+        self.set_paused(path, false);
+    }
+
+    fn set_paused(&mut self, path: PathId, is_paused: bool) {
+        if let Some(Some(path)) = self.paths.get_mut(path.0 as usize) {
+            path.sender.set_paused(is_paused);
+        }
+    }
+
     /// What can be sent for a grant
     fn granted(&self, Grant { address, offset, len, .. }: &Grant) -> Granted {
         let Some(end) = offset.checked_add(u64::from(*len)).filter(|_| *len > 0) else {
