@@ -247,6 +247,11 @@ impl<T> SharedWaitQueue<T> {
         self.0.lock().is_first(waiter)
     }
 
+    /// Wakes every task in line
+    pub(crate) fn wake_all<E>(&self, effects: &mut Effects<E>) {
+        self.0.lock().waiting.iter_mut().for_each(|place| effects.wake(place.waker.take()));
+    }
+
     /// How many tasks wait
     pub(crate) fn waiting(&self) -> usize {
         self.0.lock().waiting.len()

@@ -1,11 +1,10 @@
 //! The memory of one message
 
 use std::ops::Deref;
-use std::sync::Arc;
 
+use super::copies::HeapPlace;
 use crate::effects;
 use crate::pool::Lease;
-use crate::wait_queue::SharedWaitQueue;
 
 /// Effects that may free memory of messages
 pub(crate) type Effects = effects::Effects<Body>;
@@ -19,25 +18,6 @@ pub(crate) enum Body {
     Heap(Box<[u8]>),
     /// A copy to be sent, on the heap: registered memory had no room beside what it leaves to others
     Copy(Box<[u8]>, #[expect(dead_code, reason = "it is free when this is dropped")] HeapPlace),
-}
-
-/// The one place of a stream for a [copy](Body::Copy) on the heap, which is free again when this is dropped
-///
-/// Dropping it wakes a task: not under a lock.
-#[derive(Debug)]
-pub(crate) struct HeapPlace(Arc<SharedWaitQueue<bool>>);
-
-impl HeapPlace {
-    /// For a stream whose tasks wait in `line` while the place is taken
-    pub(crate) fn new(line: &Arc<SharedWaitQueue<bool>>) -> Self {
-        Self(Arc::clone(line))
-    }
-}
-
-impl Drop for HeapPlace {
-    fn drop(&mut self) {
-        self.0.update(|is_taken| *is_taken = false);
-    }
 }
 
 impl Body {

@@ -3,6 +3,7 @@
 mod abandoned;
 pub(crate) mod application;
 pub(crate) mod body;
+pub(crate) mod copies;
 mod drive;
 pub(crate) mod dropped_puts;
 mod events;

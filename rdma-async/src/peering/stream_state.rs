@@ -1,10 +1,12 @@
 //! A stream of a session as its peering keeps it
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use rdma_core::session::{MAX_EAGER, SessionId, StreamId};
 
 use super::body::{Body, Effects};
+use super::copies::Copies;
 use crate::error::{RecvError, SendError};
 use crate::inbox::Inbox;
 use crate::op_table::OpTable;
@@ -68,6 +70,7 @@ pub(crate) struct StreamState {
     unread: Account,
     /// Frames of those that the application has.
     in_hand: Account,
+    copies: Arc<Copies>,
     /// Why nothing can be sent any more.
     closed: Option<SendError>,
 }
@@ -88,6 +91,7 @@ impl StreamState {
             offers: 0,
             unread: unread.clone(),
             in_hand: in_hand.clone(),
+            copies: Copies::new(),
             closed: None,
         }
     }
@@ -197,6 +201,11 @@ impl StreamState {
         [self.unread.frames(), self.in_hand.frames()]
     }
 
+    /// What it has under way of messages that are copied
+    pub(crate) fn copies(&self) -> Arc<Copies> {
+        Arc::clone(&self.copies)
+    }
+
     /// Why nothing can be sent, if so
     pub(crate) fn refusal(&self) -> Option<SendError> {
         self.closed.clone()
@@ -212,6 +221,7 @@ impl StreamState {
         if self.closed.is_none() {
             self.closed = Some(error.clone());
             self.ops.close(error, effects);
+            self.copies.wake_all(effects);
         }
     }
 

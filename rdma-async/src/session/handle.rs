@@ -5,9 +5,9 @@ use std::sync::Arc;
 use rdma_core::Device;
 use rdma_core::session::{SessionId, StreamId};
 
-use super::copying::Copies;
 use super::message::{Message, Recycle};
 use crate::peering::body::{Body, Effects};
+use crate::peering::copies::Copies;
 use crate::peering::session_state::SessionState;
 use crate::peering::shared::PeeringShared;
 use crate::peering::stream_state::{StreamKey, StreamState};
@@ -42,21 +42,24 @@ pub(crate) struct StreamHandle<D: Device> {
     stream: Arc<StreamRef<D>>,
     /// That of the main stream, for the others.
     main: Option<Arc<Self>>,
-    pub(super) copies: Copies,
+    pub(super) copies: Arc<Copies>,
 }
 
 impl<D: Device> StreamHandle<D> {
     /// The handle of a session, which is that of its main stream
     pub(crate) fn session(peering: Arc<PeeringShared<D>>, id: SessionId) -> Arc<Self> {
-        let key = StreamKey::main(id);
-        Arc::new(Self { stream: Arc::new(StreamRef { peering, key }), main: None, copies: Copies::new() })
+        Self::new(peering, StreamKey::main(id), None)
     }
 
     /// The handle of a stream of the session with the handle `main`
     pub(super) fn stream(main: &Arc<Self>, stream: StreamId) -> Arc<Self> {
         let key = StreamKey { stream, ..main.key };
-        let stream = StreamRef { peering: Arc::clone(&main.peering), key };
-        Arc::new(Self { stream: Arc::new(stream), main: Some(Arc::clone(main)), copies: Copies::new() })
+        Self::new(Arc::clone(&main.peering), key, Some(Arc::clone(main)))
+    }
+
+    fn new(peering: Arc<PeeringShared<D>>, key: StreamKey, main: Option<Arc<Self>>) -> Arc<Self> {
+        let copies = peering.with_stream(key, |stream, _| stream.copies());
+        Arc::new(Self { stream: Arc::new(StreamRef { peering, key }), main, copies })
     }
 
     /// The handle of the session
