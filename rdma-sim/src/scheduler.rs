@@ -40,7 +40,10 @@ pub enum Scheduler {
     /// Everything in the order in which it became ready, and nothing late: the plain case
     #[default]
     Fifo,
-    /// Any order, each as likely as the others; tasks, doorbells and deliveries are late as often and by as much as the run draws
+    /// Any order, each as likely as the others; tasks, doorbells and deliveries are late, and verbs of set-up and teardown take longer, as
+    /// often and by as much as the run draws
+    ///
+    /// A receive is there when its post returns, as on a device: what the program posts or sends afterwards cannot overtake it.
     Random,
     /// Random priorities, and `depth - 1` tasks that are interrupted at random steps: probabilistic concurrency testing
     ///

@@ -216,8 +216,9 @@ impl Shared {
     /// Begins a verb of `device` that may take time; false if it never returns, and so has no effect
     pub(crate) fn begin(&self, device: DeviceRef, verb: Verb) -> bool {
         if !verb_time::is_stuck() {
-            let Fabric { cpu, model, .. } = &self.lock_now().fabric;
+            let Fabric { cpu, model, lateness, choices, .. } = &mut self.lock_now().fabric;
             cpu.spend_in_verb(model.timing.verb_ns(verb));
+            verb_time::add(lateness.ns(&mut **choices));
         }
         self.begin_slow(device, verb)
     }
