@@ -396,7 +396,10 @@ impl<D: Device> Control<D> {
         let from = self.now() + RETRY_INTERVAL;
         let blocked = self.node.ports[index].blocked();
         if let Some(blocked) = blocked.filter(|_| self.first.is_some()) {
-            self.retry_later(index, false);
+            // It has kept no port of the peer from other paths: they need not look.
+            let now = self.now();
+            self.pairings[index].on_failure(now, false);
+            self.paths[index] = PathState::Down { from };
             return self.note_failure(index, ConnectError::Blocked(blocked));
         }
         let is_stopping = self.peering.update(|state, _| state.is_stopping(PathId(index as u32)));

@@ -266,3 +266,27 @@ fn a_device_is_used_again_when_it_has_returned_late() {
         assert_eq!(run.findings, [], "{verb}");
     }
 }
+
+/// Regression, found by a schedule in which a verb took longer: while one port was tried, a node gave the blocked one up again and again
+/// at the same instant.
+///
+/// Catches it by its end: time does not pass.
+#[test]
+fn a_blocked_port_is_not_given_up_again_and_again() {
+    let faults = "at 0s a:rdma_en3 hang create_qp; at 0s a:rdma_en2 slow-verb create_qp=300ms; \
+                  at 0s a:rdma_en2 slow-verb modify_qp=100ms";
+    let sim = Sim::new().topology(cables(&[LineRate::TB5; 2])).faults(faults.parse().unwrap());
+    let took = sim.run(async |net| {
+        net.sleep(Duration::from_nanos(1)).await;
+        let start = net.now();
+        let pair = connected_over(&net, &[DEVICE, OTHER], &limited()).await;
+        assert_eq!(pair.a.device_stats().blocked_calls, 1);
+        send_other(&net, &pair).await;
+        net.now() - start
+    });
+    assert!(
+        took.value > LIMIT,
+        "{took:?} is not beyond the limit of the port that is blocked",
+        took = took.value
+    );
+}
