@@ -212,8 +212,11 @@ impl<D: Device> BareQp<D> {
     /// As [`CompletionQueue::poll`].
     pub fn poll(&mut self) -> Result<Option<Completion>, Error> {
         let mut out = [Completion::default()];
-        let n = self.cq.poll(&mut out)?;
-        Ok(out[..n].first().map(|completion| self.take(completion)))
+        if self.cq.poll(&mut out)? == 0 {
+            return Ok(None);
+        }
+        self.take(&mut out[0]);
+        Ok(Some(out[0]))
     }
 
     /// The oldest completion, as soon as there is one
@@ -232,29 +235,53 @@ impl<D: Device> BareQp<D> {
     fn poll_completion(&mut self, cx: &mut Context<'_>) -> Poll<Result<Completion, Error>> {
         let mut out = [Completion::default()];
         ready!(self.cq.poll_completions(cx, &mut out))?;
-        Poll::Ready(Ok(self.take(&out[0])))
+        self.take(&mut out[0]);
+        Poll::Ready(Ok(out[0]))
     }
 
     /// A name for a request on the device: another one than `id` while that is the name of a request of the other kind
     ///
     /// Of a completion with an error, the verbs promise the name and not the kind.
+    #[inline]
     fn free_device_id(&self, id: u64, opcode: Opcode) -> WrId {
-        let is_taken =
-            |name| self.posted.iter().any(|posted| posted.opcode != opcode && posted.device_id == name);
-        // Names differ from `id` in their highest bits first: those of other requests, which callers count, are near it.
-        let mut names = (0..).map(|number: u64| WrId(id ^ number.reverse_bits()));
-        names.find(|name| !is_taken(*name)).expect("fewer requests are posted than there are names")
+        if self.is_taken(WrId(id), opcode) { self.other_device_id(id, opcode) } else { WrId(id) }
     }
 
-    fn take(&mut self, completion: &Completion) -> Completion {
+    #[cold]
+    fn other_device_id(&self, id: u64, opcode: Opcode) -> WrId {
+        // Names differ from `id` in their highest bits first: those of other requests, which callers count, are near it.
+        let mut names = (1..).map(|number: u64| WrId(id ^ number.reverse_bits()));
+        names
+            .find(|name| !self.is_taken(*name, opcode))
+            .expect("fewer requests are posted than there are names")
+    }
+
+    /// Whether `name` is that of a request of the other kind
+    #[inline]
+    fn is_taken(&self, name: WrId, opcode: Opcode) -> bool {
+        self.posted.iter().any(|posted| posted.opcode != opcode && posted.device_id == name)
+    }
+
+    /// Notes that a request has completed, and gives its completion the name and the kind of the request
+    #[inline]
+    fn take(&mut self, completion: &mut Completion) {
         let is_named = |posted: &Posted| {
             let is_its_kind = completion.status != Status::Success || posted.opcode == completion.opcode;
             posted.device_id == completion.id && is_its_kind
         };
         // The oldest of that name: requests of a kind, which alone share a name, complete in the order of their posts.
-        let Some(at) = self.posted.iter().position(is_named) else { return *completion };
-        let Posted { id, opcode, .. } = self.posted.remove(at);
-        Completion { id, opcode, ..*completion }
+        let Some(at) = self.posted.iter().position(is_named) else { return };
+        let Posted { id, opcode, .. } = self.posted[at];
+        // The last one has no others to move.
+        if at + 1 == self.posted.len() {
+            self.posted.pop();
+        } else {
+            self.posted.remove(at);
+        }
+        // Rarely: a completion that is copied right after a part of it was written is slow.
+        if id != completion.id || opcode != completion.opcode {
+            (completion.id, completion.opcode) = (id, opcode);
+        }
     }
 
     /// The next completion of a receive; completions of sends are discarded
@@ -268,10 +295,12 @@ impl<D: Device> BareQp<D> {
     /// Cancel safe for receives; a completion of a send that was taken before the drop is discarded, as always here.
     pub async fn received(&mut self) -> Result<Completion, Error> {
         poll_fn(|cx| {
+            let mut out = [Completion::default()];
             loop {
-                let completion = ready!(self.poll_completion(cx))?;
-                if completion.opcode == Opcode::Recv {
-                    return Poll::Ready(Ok(completion));
+                ready!(self.cq.poll_completions(cx, &mut out))?;
+                self.take(&mut out[0]);
+                if out[0].opcode == Opcode::Recv {
+                    return Poll::Ready(Ok(out[0]));
                 }
             }
         })
