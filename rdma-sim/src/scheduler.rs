@@ -214,8 +214,15 @@ impl Order {
     }
 
     /// Counts the poll of a task, one of `ready` that could have been
+    #[inline(always)]
     pub(crate) fn count_step(&mut self, task: usize, ready: usize) {
         self.steps += 1;
+        if self.sequences.is_some() {
+            self.note_step(task, ready);
+        }
+    }
+
+    fn note_step(&mut self, task: usize, ready: usize) {
         if let Some(sequences) = &mut self.sequences {
             // Which task overtook how many others behind which one.
             let sequence = [self.last, task, ready.min(8)].map(|part| part as u64 & 0xffff);

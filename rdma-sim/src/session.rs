@@ -68,7 +68,8 @@ impl<'a> Session<'a> {
             self.has_host_news |= self.state().fabric.world.take_processes_changed();
             let ports = self.state().take_port_wakers();
             self.woken.extend(ports.into_iter().flatten());
-            while let Some(waker) = self.state().pop_woken() {
+            while self.state().fabric.cqs.has_woken() {
+                let waker = self.state().pop_woken();
                 self.woken.extend(waker);
             }
         }

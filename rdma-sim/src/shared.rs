@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{RawWakerVTable, Waker};
 use std::time::Duration;
 
 use rdma_core::{Cause, Completion, Error, Time, Verb};
@@ -74,6 +74,8 @@ pub(crate) struct State {
     pub(crate) fabric: Fabric,
     /// The waker of the task that waits for each completion queue
     wakers: SecondaryMap<CqKey, Waker>,
+    /// Those of the executor of the simulation: they list a task and do nothing else, so they may be called under the lock
+    task_wakers: Option<&'static RawWakerVTable>,
     pub(crate) ports: PortWakers,
 }
 
@@ -306,22 +308,24 @@ impl Shared {
         }
     }
 
-    /// Releases the lock, then calls the wakers of the completion queues with news, and of ports: a waker may run any code
+    /// Calls the wakers of the completion queues with news, and of ports, most of them without the lock: a waker may run any code
     fn notify(mut state: Locked<'_>) -> Advanced {
-        let first = state.pop_woken();
-        let second = if first.is_some() { state.pop_woken() } else { None };
+        let first = state.wake_next(true);
+        let second = if state.fabric.cqs.has_woken() { state.wake_next(first.is_none()) } else { None };
         let ports = state.take_port_wakers();
         let fabric = &mut state.fabric;
         let advanced =
             Advanced { now: fabric.schedule.now(), has_host_news: fabric.world.take_processes_changed() };
         drop(state);
-        if let Some(waker) = first.flatten() {
+        if let Some(waker) = first {
             waker.wake();
         }
-        if let Some(waker) = second.flatten() {
+        if let Some(waker) = second {
             waker.wake();
         }
-        ports.into_iter().flatten().for_each(Waker::wake);
+        if let Some(ports) = ports {
+            ports.into_iter().for_each(Waker::wake);
+        }
         advanced
     }
 }
@@ -333,13 +337,30 @@ impl State {
     }
 
     fn new(fabric: Fabric) -> Self {
-        Self { fabric, wakers: SecondaryMap::new(), ports: PortWakers::default() }
+        Self { fabric, wakers: SecondaryMap::new(), task_wakers: None, ports: PortWakers::default() }
     }
 
-    /// The waker of a completion queue that has news; the queue may have none
-    pub(crate) fn pop_woken(&mut self) -> Option<Option<Waker>> {
+    /// From now on, wakers of the kind of `waker` may be called under the lock
+    pub(crate) fn call_under_lock(&mut self, waker: &Waker) {
+        self.task_wakers = Some(waker.vtable());
+    }
+
+    /// Takes the next completion queue with news; calls its waker if it `may_call` that under the lock, and returns it otherwise
+    #[inline(always)]
+    fn wake_next(&mut self, may_call: bool) -> Option<Waker> {
+        let waker = self.wakers.get(self.fabric.cqs.pop_woken()?)?;
+        // A clone counts for all threads, which takes as long as a lock.
+        if may_call && self.task_wakers.is_some_and(|kind| std::ptr::eq(kind, waker.vtable())) {
+            waker.wake_by_ref();
+            return None;
+        }
+        Some(waker.clone())
+    }
+
+    /// The waker of the next completion queue that has news, if there is one and a task waits for it
+    pub(crate) fn pop_woken(&mut self) -> Option<Waker> {
         let cq = self.fabric.cqs.pop_woken()?;
-        Some(self.wakers.get(cq).cloned())
+        self.wakers.get(cq).cloned()
     }
 
     /// Destroys a completion queue; its waker is to be dropped without the lock

@@ -175,7 +175,9 @@ impl SimRuntime {
         let main_waker = Waker::from(Arc::clone(&main_wake));
         main_waker.wake_by_ref();
         let cores = {
-            let timing = &shared.lock().fabric.model.timing;
+            let mut state = shared.lock();
+            state.call_under_lock(&main_waker);
+            let timing = &state.fabric.model.timing;
             if timing.cpu { timing.cores } else { 0 }
         };
         let mut run = Tasks::new(order, cores);
@@ -189,12 +191,12 @@ impl SimRuntime {
                         let unfinished = self.unfinished(shared, &mut run, settles);
                         return Ok(Ended { value, order: run.order, unfinished });
                     }
-                    run.block(MAIN, None, verb_time::take(), self.now());
+                    self.block(&mut run, MAIN, None);
                 }
                 Ok(id) => {
                     let host = run.host_with_cores(id);
                     run.poll_on(id, host);
-                    run.block(id, host, verb_time::take(), self.now());
+                    self.block(&mut run, id, host);
                 }
                 Err(mut stalled) => {
                     if let Stalled::Deadlock { waits, .. } | Stalled::TimeLimit { waits, .. } = &mut stalled {
@@ -208,6 +210,15 @@ impl SimRuntime {
                     return Err(stalled);
                 }
             }
+        }
+    }
+
+    /// Lets a task that was polled wait for as long as the verbs take that it has called
+    #[inline(always)]
+    fn block(&self, run: &mut Tasks, id: usize, host: Option<u32>) {
+        let ns = verb_time::take();
+        if ns > 0 {
+            run.block(id, host, ns, self.now());
         }
     }
 
@@ -236,7 +247,9 @@ impl SimRuntime {
                     // The usual position: no other task moves in the queue.
                     let id = if position == 0 { run.ready.pop_front() } else { run.ready.remove(position) };
                     let Some(id) = id else { continue };
-                    if let Some(ns) = run.blocked_ns(id, self.now()) {
+                    if run.has_blocked()
+                        && let Some(ns) = run.blocked_ns(id, self.now())
+                    {
                         run.delay(id, self.now(), ns);
                         continue;
                     }
@@ -257,9 +270,15 @@ impl SimRuntime {
         self.progress.step(id);
         run.polls += 1;
         if run.polls > MOST_POLLS {
-            return Err(Stalled::Spin { at: self.now(), task: run.name(id, shared), polls: run.polls });
+            return Err(self.spin(id, shared, run));
         }
         Ok(id)
+    }
+
+    /// The end of a run whose tasks do not wait
+    #[cold]
+    fn spin(&self, id: usize, shared: &Shared, run: &Tasks) -> Stalled {
+        Stalled::Spin { at: self.now(), task: run.name(id, shared), polls: run.polls }
     }
 
     /// Chooses between all ready tasks and all events that are due; fires the event, or advances time if there is neither
@@ -366,7 +385,9 @@ impl SimRuntime {
     }
 
     /// Ends the tasks of dead processes, wakes the tasks of resumed ones, and starts those of restarted ones
+    #[cold]
     fn update_processes(&self, shared: &Shared, run: &mut Tasks) {
+        self.progress.rest();
         let mut ended = Vec::new();
         for (id, slot) in run.tasks.iter_mut().enumerate() {
             let Some(task) = slot else { continue };
@@ -394,12 +415,12 @@ impl SimRuntime {
     }
 
     /// Advances time to the next event, timer or late task
+    #[inline(always)]
     fn jump(&self, shared: &Shared, limit: Time, run: &mut Tasks) -> Result<(), Stalled> {
         let late = run.late.peek().map_or(Time::MAX, |Reverse((at, ..))| *at);
         let timer = self.clock.next().min(late);
         let Some(advanced) = shared.advance(timer, limit, !run.order.is_fifo()) else {
-            let has_next = timer < Time::MAX || shared.lock().fabric.schedule.next().is_some();
-            return Err(Stalled::at(self.now(), has_next.then_some(limit)));
+            return Err(self.stalled(shared, timer, limit));
         };
         // A task that only waits for its turn is no progress.
         if advanced.now > self.now() && (advanced.now < late || self.clock.next() <= late) {
@@ -413,16 +434,22 @@ impl SimRuntime {
         Ok(())
     }
 
+    /// The end of a run in which nothing is due by `limit`
+    #[cold]
+    fn stalled(&self, shared: &Shared, timer: Time, limit: Time) -> Stalled {
+        let has_next = timer < Time::MAX || shared.lock().fabric.schedule.next().is_some();
+        Stalled::at(self.now(), has_next.then_some(limit))
+    }
+
     /// Fires an event of this very moment: that with this id, or any
     fn step(&self, shared: &Shared, run: &mut Tasks, id: Option<u64>) {
         let has_host_news = shared.step(id);
         self.advanced(shared, run, has_host_news);
     }
 
-    #[inline]
+    #[inline(always)]
     fn advanced(&self, shared: &Shared, run: &mut Tasks, has_host_news: bool) {
         if has_host_news {
-            self.progress.rest();
             self.update_processes(shared, run);
         }
         if !run.order.is_fifo() {
@@ -432,7 +459,7 @@ impl SimRuntime {
     }
 
     /// Sets the clock, and wakes the tasks whose timers have expired
-    #[inline]
+    #[inline(always)]
     pub(crate) fn expire(&self, now: Time) {
         self.clock.expire(now);
     }

@@ -91,24 +91,20 @@ impl Tasks {
     }
 
     /// What the task has done takes so many nanoseconds
-    #[inline]
     pub(super) fn block(&mut self, id: usize, host: Option<u32>, ns: u64, now: Time) {
-        if ns > 0 {
-            let id = Some(id).filter(|id| *id == MAIN || self.tasks[*id].is_some());
-            self.blocked.push(Blocked {
-                id,
-                host,
-                until: Time::from_nanos(now.as_nanos().saturating_add(ns)),
-            });
-        }
+        let id = Some(id).filter(|id| *id == MAIN || self.tasks[*id].is_some());
+        let until = Time::from_nanos(now.as_nanos().saturating_add(ns));
+        self.blocked.push(Blocked { id, host, until });
+    }
+
+    /// Whether a task may be unable to run because of what it or another one has done
+    #[inline]
+    pub(super) fn has_blocked(&self) -> bool {
+        !self.blocked.is_empty()
     }
 
     /// For how long the task cannot run because of what it has done, or because other tasks have the cores of its host
-    #[inline]
     pub(super) fn blocked_ns(&mut self, id: usize, now: Time) -> Option<u64> {
-        if self.blocked.is_empty() {
-            return None;
-        }
         self.blocked.retain(|blocked| blocked.until > now);
         let own = self.blocked.iter().filter(|blocked| blocked.id == Some(id)).map(|blocked| blocked.until);
         let until = own.max().or_else(|| self.core_free(id))?;

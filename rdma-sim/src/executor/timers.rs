@@ -79,7 +79,7 @@ impl Clock {
     }
 
     /// Sets the time, and wakes the tasks whose timers have expired
-    #[inline]
+    #[inline(always)]
     pub(super) fn expire(&self, now: Time) {
         self.now.store(now.as_nanos(), Ordering::Relaxed);
         if self.next() <= now {
@@ -87,6 +87,7 @@ impl Clock {
         }
     }
 
+    #[cold]
     fn wake_expired(&self, now: Time) {
         // No lock is held: a waker may run any code.
         loop {

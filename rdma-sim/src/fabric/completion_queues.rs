@@ -94,9 +94,13 @@ impl CompletionQueues {
         if queue.is_overrun {
             return Err(Error::new(Verb::PollCq, Cause::QueueFull));
         }
-        let filled =
-            out.iter_mut().map_while(|out| queue.entries.take_front(|completion| *out = *completion));
-        Ok(filled.count())
+        let mut filled = 0;
+        for out in out {
+            let Some(completion) = queue.entries.pop_front() else { break };
+            *out = completion;
+            filled += 1;
+        }
+        Ok(filled)
     }
 
     /// Lists the queue as [woken](Self::pop_woken) when the next completion comes

@@ -26,6 +26,23 @@ impl<T> Fifo<T> {
         self.elements.push(element);
     }
 
+    /// How many elements have not left
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.elements.len() - self.taken
+    }
+
+    // As those of the slice, with one comparison.
+    #[inline(always)]
+    pub(super) fn get(&self, position: usize) -> Option<&T> {
+        self.elements.get(self.taken + position)
+    }
+
+    #[inline(always)]
+    pub(super) fn get_mut(&mut self, position: usize) -> Option<&mut T> {
+        self.elements.get_mut(self.taken + position)
+    }
+
     pub(super) fn clear(&mut self) {
         self.elements.clear();
         self.taken = 0;

@@ -21,6 +21,8 @@ pub(crate) struct Links {
     buses: Option<Buses>,
     /// How many frames in a row the first queue pair of a port sends.
     turns: u32,
+    /// Whether a fault has waited for frames, or damages or loses some.
+    has_faults: bool,
 }
 
 struct Cable {
@@ -136,11 +138,17 @@ impl Cable {
     }
 
     /// What a frame of `len` bytes of payload takes of the cable as it is now
+    #[inline(always)]
     fn frame(&mut self, len: usize) -> Frame {
         if self.last_frame.len != len {
-            self.last_frame = if len == FRAME { self.full_frame } else { self.measure(len) };
+            self.measure_next(len);
         }
         self.last_frame
+    }
+
+    #[cold]
+    fn measure_next(&mut self, len: usize) {
+        self.last_frame = if len == FRAME { self.full_frame } else { self.measure(len) };
     }
 
     fn measure(&self, len: usize) -> Frame {
@@ -165,6 +173,7 @@ impl Links {
             per_message: Nanos(timing.per_message_ns),
             buses: Buses::new(timing.mac_bytes_per_us, hosts),
             turns: timing.turns,
+            has_faults: false,
         }
     }
 
@@ -331,17 +340,21 @@ impl Links {
     // ─── Faults ───
 
     /// The faults that waited for the frames which have been sent: they fire when the last of these has left
-    pub(super) fn triggered(&mut self, link: LinkEnd) -> impl Iterator<Item = (Time, Event)> {
+    pub(super) fn triggered(&mut self, link: LinkEnd) -> Option<impl Iterator<Item = (Time, Event)>> {
+        if !self.has_faults {
+            return None;
+        }
         let transmitter = self.transmitter(link);
         let (sent, at) = (transmitter.stats.frames, transmitter.busy_until);
-        std::iter::from_fn(move || {
+        Some(std::iter::from_fn(move || {
             let (_, fault) = transmitter.triggers.pop_if(|(frames, _)| *frames <= sent)?;
             Some((at, Event::Fault(fault)))
-        })
+        }))
     }
 
     /// Makes a fault wait until `frames` frames are sent; false if they have been sent
     pub(super) fn add_trigger(&mut self, link: LinkEnd, frames: u64, fault: u32) -> bool {
+        self.has_faults = true;
         let (frames, transmitter) = (frames.max(1), self.transmitter(link));
         if transmitter.stats.frames >= frames {
             return false;
@@ -352,11 +365,13 @@ impl Links {
     }
 
     pub(super) fn corrupt(&mut self, link: LinkEnd, frames: u32) {
+        self.has_faults = true;
         let corrupt = &mut self.transmitter(link).corrupt;
         *corrupt = corrupt.saturating_add(frames);
     }
 
     pub(super) fn lose(&mut self, link: LinkEnd, frames: u32) {
+        self.has_faults = true;
         let lose = &mut self.transmitter(link).lose;
         *lose = lose.saturating_add(frames);
     }
@@ -393,7 +408,12 @@ impl Links {
     }
 
     /// Whether one of the next `frames` frames is damaged; each damage is used once
+    #[inline]
     pub(super) fn take_damage(&mut self, link: LinkEnd, frames: u32) -> bool {
+        self.has_faults && self.damages(link, frames)
+    }
+
+    fn damages(&mut self, link: LinkEnd, frames: u32) -> bool {
         let transmitter = self.transmitter(link);
         let damaged = transmitter.corrupt.min(frames);
         transmitter.corrupt -= damaged;
@@ -401,7 +421,12 @@ impl Links {
     }
 
     /// Whether the next message, of `frames` frames, is lost; each loss is used once
+    #[inline]
     pub(super) fn take_loss(&mut self, link: LinkEnd, frames: u32) -> bool {
+        self.has_faults && self.loses(link, frames)
+    }
+
+    fn loses(&mut self, link: LinkEnd, frames: u32) -> bool {
         let transmitter = self.transmitter(link);
         let is_lost = transmitter.lose > 0;
         transmitter.lose = transmitter.lose.saturating_sub(frames);

@@ -22,7 +22,7 @@ impl Fabric {
         let out = if head.opcode == Opcode::Write { len } else { 0 };
         let left = self.links.occupy(link, now, out);
         self.trace.record_with(now, RecordKind::OneSided, subject, len as u64, left.as_nanos());
-        self.schedule.add_all(self.links.triggered(link));
+        self.schedule.add_all(self.links.triggered(link).into_iter().flatten());
         if has_more {
             self.links.requeue(link, key, || self.qps.is_first_of_port(key));
         }
@@ -56,7 +56,7 @@ impl Fabric {
         let device = peer.map(|peer| self.qps[peer].device);
         let applied = device.filter(|device| self.memory.apply(operation.op, operation.span, *device));
         if !is_reliable {
-            return self.end_send(key, operation.position, now);
+            return self.end_send(key, Some(operation.position), now);
         }
         let Some(device) = applied else {
             return self.fail_send(key, operation.position, Status::RemoteAccess);
@@ -65,10 +65,14 @@ impl Fabric {
         let mut returned = now;
         if let Some(link) = self.world.link(device) {
             returned = self.links.occupy(link, now, back);
-            self.schedule.add_all(self.links.triggered(link));
+            self.schedule.add_all(self.links.triggered(link).into_iter().flatten());
         }
         let timing = &self.model.timing;
-        self.end_send(key, operation.position, returned + Nanos(timing.propagation_ns + timing.delivery_ns));
+        self.end_send(
+            key,
+            Some(operation.position),
+            returned + Nanos(timing.propagation_ns + timing.delivery_ns),
+        );
     }
 
     /// The retry timer of a reliable queue pair has expired: without a peer, it fails
@@ -127,7 +131,7 @@ impl Fabric {
             return self.fail_send(key, answered.position, Status::RemoteAccess);
         }
         if answered.is_over {
-            self.end_send(key, answered.position, self.schedule.now());
+            self.end_send(key, Some(answered.position), self.schedule.now());
         }
         let peer = self.qps.connected_peer(key, |device| self.world.neighbour(device));
         if self.qps[key].oldest_one_sided().is_some()

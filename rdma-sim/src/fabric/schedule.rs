@@ -98,8 +98,17 @@ impl<E: Copy> Schedule<E> {
             }
         }
         // At the same time, the event that was added earlier comes first.
-        let later = self.near[self.taken..].iter().rev().take_while(|other| other.at > at).count();
-        self.near.insert(self.near.len() - later, entry);
+        match self.near[self.taken..].iter().rev().take_while(|other| other.at > at).count() {
+            0 => self.near.push(entry),
+            later => {
+                let first = self.near.len() - later;
+                self.near.push(self.near[self.near.len() - 1]);
+                if later > 1 {
+                    self.near.copy_within(first..first + later - 1, first + 1);
+                }
+                self.near[first] = entry;
+            }
+        }
     }
 
     /// Takes the next event, if it is due by `limit`

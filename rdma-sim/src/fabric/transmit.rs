@@ -56,9 +56,7 @@ impl Fabric {
             self.transmit_one_sided(link, key, &head);
             return true;
         }
-        let peer = self.qps.connected_peer(key, |device| self.world.neighbour(device));
-        let peer = peer.filter(|peer| !self.qps.expire_if_idle(*peer, now));
-        let visible = peer.and_then(|peer| self.qps.next_visible(peer));
+        let (peer, visible) = self.qps.receiver(key, now, |device| self.world.neighbour(device));
         // What does not wait leaves at once, and finds at its arrival even a receive that is not visible here.
         let waits = self.model.caps.send_waits_for_receive || head.is_reliable;
         let is_ready = visible.is_some_and(|visible| visible <= now || !waits);
@@ -116,7 +114,8 @@ impl Fabric {
         {
             self.complete(early);
         }
-        let remote = peer.and_then(|peer| remote_name(&self.world, &self.qps[peer]));
+        let remote = peer.filter(|_| self.world.has_remote_hosts());
+        let remote = remote.and_then(|peer| remote_name(&self.world, &self.qps[peer]));
         let room = remote.map_or(u64::MAX, |(process, _)| self.remotes.room(process));
         if room == 0 {
             self.qps[key].stall();
@@ -144,7 +143,7 @@ impl Fabric {
         if piece.is_last {
             let departed = left + Nanos(self.model.timing.send_completion_ns);
             let end = acknowledged.filter(|_| head.is_reliable).unwrap_or(departed);
-            self.end_send(key, self.qps[key].last_transmitted(), end);
+            self.end_send(key, None, end);
         }
     }
 
@@ -207,7 +206,7 @@ impl Fabric {
             }
             self.links.requeue(link, key, || self.qps.is_first_of_port(key));
         }
-        self.schedule.add_all(self.links.triggered(link));
+        self.schedule.add_all(self.links.triggered(link).into_iter().flatten());
         left
     }
 
@@ -239,9 +238,12 @@ impl Fabric {
         at + propagation
     }
 
-    /// Schedules the completion of a transmitted send of `key`, by its position in the queue, and of those that waited for it
-    pub(super) fn end_send(&mut self, key: QpKey, position: usize, time: Time) {
+    /// Schedules the completion of a transmitted send of `key`, by its position in the queue or else the last, and of those that waited
+    /// for it
+    #[inline(always)]
+    pub(super) fn end_send(&mut self, key: QpKey, position: Option<usize>, time: Time) {
         let qp = &mut self.qps[key];
+        let position = position.unwrap_or_else(|| qp.last_transmitted());
         let event = Event::Sent(qp.in_epoch(key));
         qp.end_send(position, self.world.visible_at(qp.device, time));
         while let Some(end) = qp.next_end() {

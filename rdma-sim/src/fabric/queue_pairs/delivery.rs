@@ -23,37 +23,49 @@ pub(crate) struct Piece {
     pub(crate) is_last: bool,
 }
 
-/// The next piece of `send`: at most `batch` frames, and no more than `receive` has room for
-pub(super) fn plan(send: &Send, receive: Option<&Receive>, batch: u64) -> Piece {
+/// The next piece of `send`: at most `batch` frames, and no more than there is `room` for
+#[inline(always)]
+pub(super) fn plan(send: &Send, room: u32, batch: u64) -> Piece {
     let total = send.span.frames();
-    let room = receive.map_or(u32::MAX, |receive| receive.span.frames() - receive.frames_in);
     let frames = u64::from((total - send.sent).min(room)).min(batch).max(1) as u32;
     let from = send.sent as usize * FRAME;
     let len = (send.span.len - from).min(frames as usize * FRAME);
     Piece { frames, from, len, is_first: send.sent == 0, is_last: send.sent + frames == total }
 }
 
-/// Fills `receive` with a piece of `send`, and returns where its bytes go
-pub(super) fn fill(rule: FrameMatch, send: &mut Send, receive: &mut Receive, piece: &Piece) -> Span {
+/// Fills `receive` with a piece, and returns where its bytes go; the send of the piece fits no receive if it `is_split`
+///
+/// A send that has more pieces when the receive is full [outgrows](Send::outgrow) it.
+#[inline(always)]
+pub(super) fn fill(rule: FrameMatch, is_split: bool, receive: &mut Receive, piece: &Piece) -> Span {
     let into = receive.take(piece.frames, piece.len);
     let (is_full, is_last) = (receive.is_full(), piece.is_last);
     let fits = match rule {
-        FrameMatch::Exact => is_last == is_full && !send.is_split,
+        FrameMatch::Exact => is_last == is_full && !is_split,
         FrameMatch::Fits => is_last || !is_full,
     };
     if into.len < piece.len || (is_last || is_full) && !fits {
         receive.status = Status::LocalLength;
     }
-    if is_full && !is_last {
-        match rule {
-            FrameMatch::Exact => send.is_split = true,
-            FrameMatch::Fits => send.is_lost = true,
-        }
-    }
     into
 }
 
+impl Send {
+    /// Its receive is full, and it has more pieces
+    pub(super) fn outgrow(&mut self, rule: FrameMatch) {
+        match rule {
+            FrameMatch::Exact => self.is_split = true,
+            FrameMatch::Fits => self.is_lost = true,
+        }
+    }
+}
+
 impl Receive {
+    /// How many more frames it takes
+    pub(super) fn room(&self) -> u32 {
+        self.span.frames() - self.frames_in
+    }
+
     /// Takes frames with `len` bytes, and returns where the bytes go; those beyond the receive are not written
     pub(super) fn take(&mut self, frames: u32, len: usize) -> Span {
         let into = (self.frames_in as usize * FRAME).min(self.span.len);
@@ -107,12 +119,20 @@ mod tests {
         Receive { frames_in, ..Receive::new(WrId(2), span(100, len), Time::ZERO, false, Status::Success) }
     }
 
+    fn fill_from(rule: FrameMatch, send: &mut Send, receive: &mut Receive, piece: &Piece) -> Span {
+        let into = fill(rule, send.is_split, receive, piece);
+        if receive.is_full() && !piece.is_last {
+            send.outgrow(rule);
+        }
+        into
+    }
+
     /// Sends a message into receives of the lengths `into`, whole as far as they have room; the status of each receive
     fn deliver(rule: FrameMatch, send: &mut Send, into: &[usize]) -> Vec<Status> {
         let statuses = into.iter().map(|&len| {
             let mut receive = receive(len, 0);
-            let piece = plan(send, Some(&receive), u64::MAX);
-            fill(rule, send, &mut receive, &piece);
+            let piece = plan(send, receive.room(), u64::MAX);
+            fill_from(rule, send, &mut receive, &piece);
             send.sent += piece.frames;
             receive.status
         });
@@ -135,7 +155,8 @@ mod tests {
             (2, Some(receive(9 * FRAME, 8)), 100, 1, 4096),
             (2, None, 0, 1, 4096),
         ] {
-            let piece = plan(&send(len, sent), receive.as_ref(), batch);
+            let room = receive.map_or(u32::MAX, |receive| receive.room());
+            let piece = plan(&send(len, sent), room, batch);
             assert_eq!((piece.frames, piece.from, piece.len), (frames, sent as usize * FRAME, bytes));
             assert_eq!((piece.is_first, piece.is_last), (sent == 0, sent + frames == 10));
         }
@@ -143,7 +164,7 @@ mod tests {
 
     #[test]
     fn an_empty_message_is_one_frame_without_bytes() {
-        let piece = plan(&send(0, 0), Some(&receive(0, 0)), 100);
+        let piece = plan(&send(0, 0), receive(0, 0).room(), 100);
         assert_eq!((piece.frames, piece.len), (1, 0));
         assert!(piece.is_first && piece.is_last);
     }
@@ -186,13 +207,13 @@ mod tests {
     fn a_receive_that_is_not_full_waits_for_the_next_piece() {
         for rule in [FrameMatch::Exact, FrameMatch::Fits] {
             let (mut send, mut receive) = (send(2 * FRAME, 0), receive(2 * FRAME, 0));
-            let piece = plan(&send, Some(&receive), 1);
-            fill(rule, &mut send, &mut receive, &piece);
+            let piece = plan(&send, receive.room(), 1);
+            fill_from(rule, &mut send, &mut receive, &piece);
             assert_eq!((receive.status, receive.is_full()), (Status::Success, false));
             assert!(!send.is_split && !send.is_lost);
             send.sent += 1;
-            let piece = plan(&send, Some(&receive), 1);
-            assert_eq!(fill(rule, &mut send, &mut receive, &piece), span(100 + FRAME, FRAME));
+            let piece = plan(&send, receive.room(), 1);
+            assert_eq!(fill_from(rule, &mut send, &mut receive, &piece), span(100 + FRAME, FRAME));
             assert_eq!((receive.status, receive.is_full()), (Status::Success, true));
         }
     }

@@ -17,6 +17,7 @@ pub(crate) use self::delivery::Piece;
 pub(crate) use self::posting::Admission;
 pub(crate) use self::queue_pair::QueuePair;
 pub(crate) use self::remote_ops::REQUEST_BYTES;
+use self::work::Receive;
 pub(crate) use self::work::{EndedReceive, Head, opcode};
 
 use super::event::Event;
@@ -317,9 +318,21 @@ impl QueuePairs {
         Some(qp.head())
     }
 
-    pub(super) fn expire_if_idle(&mut self, key: QpKey, now: Time) -> bool {
+    /// The [peer](Self::connected_peer) of `key`, unless it has rested for too long, and when its oldest open receive becomes visible to `key`
+    #[inline(always)]
+    pub(super) fn receiver(
+        &mut self,
+        key: QpKey,
+        now: Time,
+        neighbour: impl FnOnce(DeviceIndex) -> Option<DeviceIndex>,
+    ) -> (Option<QpKey>, Option<Time>) {
         let idle_ns = self.idle_ns;
-        self.all[key].expire_if_idle(now, idle_ns)
+        let Some(key) = self.connected_peer(key, neighbour) else { return (None, None) };
+        let peer = &mut self.all[key];
+        if peer.expire_if_idle(now, idle_ns) {
+            return (None, None);
+        }
+        (Some(key), peer.oldest_open().map(|receive| receive.visible))
     }
 
     /// Whether a queue pair of `device` is dead because it has rested for too long
@@ -327,11 +340,6 @@ impl QueuePairs {
         let idle_ns = self.idle_ns;
         let keys = &self.devices[device.position()].keys;
         keys.iter().any(|key| self.all[*key].expire_if_idle(now, idle_ns))
-    }
-
-    /// When the oldest open receive of a queue pair becomes visible to its sender
-    pub(super) fn next_visible(&self, key: QpKey) -> Option<Time> {
-        self.all[key].oldest_open().map(|receive| receive.visible)
     }
 
     /// Takes the next piece, of at most `batch` frames, from the send of `key`, and fills the oldest open receive of `peer` with it, if
@@ -344,13 +352,16 @@ impl QueuePairs {
         batch: u64,
         now: Time,
     ) -> (Piece, Option<PieceTarget>) {
-        let Some(peer) = peer else { return (self.all[key].transmit(None, batch, now).0, None) };
-        // Taken out and put back: to borrow two queue pairs at once takes longer.
-        let mut receive = *self.all[peer].oldest_open().expect("the sender has seen a receive");
-        let (piece, send, from) = self.all[key].transmit(Some(&receive), batch, now);
-        let into = delivery::fill(self.frame_match, send, &mut receive, &piece);
+        // In turn: to borrow two queue pairs at once takes longer.
+        let room = peer.and_then(|peer| self.all[peer].oldest_open()).map_or(u32::MAX, Receive::room);
+        let (piece, from, is_split) = self.all[key].transmit(room, batch, now);
+        let Some(peer) = peer else { return (piece, None) };
+        let receive = self.all[peer].oldest_open_mut(now).expect("the sender has seen a receive");
+        let into = delivery::fill(self.frame_match, is_split, receive, &piece);
         let target = PieceTarget { from, into, is_refused: receive.is_refused(), is_full: receive.is_full() };
-        self.all[peer].set_oldest_open(receive, now);
+        if target.is_full && !piece.is_last {
+            self.all[key].outgrow_receive(self.frame_match);
+        }
         (piece, Some(target))
     }
 

@@ -10,7 +10,9 @@ use super::work::{EndedReceive, EndedSend, Head, Receive, Send, opcode};
 use crate::fabric::fifo::Fifo;
 use crate::fabric::ids::{CqKey, DeviceIndex, QpKey, QpRef, Span};
 use crate::remote::{ProcessName, QpName};
-use crate::rules::QueueUnit;
+use crate::rules::{FrameMatch, QueueUnit};
+
+const HAS_SENDS: &str = "a queue pair whose turn it is has a send that has not left";
 
 /// A queue pair
 #[derive(Debug)]
@@ -318,12 +320,14 @@ impl QueuePair {
         std::mem::take(&mut self.early)
     }
 
+    #[inline(always)]
     fn front(&self) -> &Send {
-        &self.sends[self.transmitted]
+        self.sends.get(self.transmitted).expect(HAS_SENDS)
     }
 
+    #[inline(always)]
     fn front_mut(&mut self) -> &mut Send {
-        &mut self.sends[self.transmitted]
+        self.sends.get_mut(self.transmitted).expect(HAS_SENDS)
     }
 
     /// What it has to send next
@@ -349,19 +353,20 @@ impl QueuePair {
         is_due.then(|| (self.send_cq, self.completion(id, opcode, status, 0)))
     }
 
-    /// The next piece, at most `batch` frames and what fits into `receive`, with its send and where it begins
-    pub(super) fn transmit(
-        &mut self,
-        receive: Option<&Receive>,
-        batch: u64,
-        now: Time,
-    ) -> (Piece, &mut Send, Span) {
+    /// The next piece, at most `batch` frames and no more than `room`, with its bytes, and whether its send fits no receive
+    #[inline(always)]
+    pub(super) fn transmit(&mut self, room: u32, batch: u64, now: Time) -> (Piece, Span, bool) {
         self.last_active = now;
         let send = self.front_mut();
-        let piece = delivery::plan(send, receive, batch);
+        let piece = delivery::plan(send, room, batch);
         send.sent += piece.frames;
-        let from = send.span.part(piece.from, piece.len);
-        (piece, send, from)
+        (piece, send.span.part(piece.from, piece.len), send.is_split)
+    }
+
+    /// The send of the last piece is longer than the receive that it has filled
+    #[cold]
+    pub(super) fn outgrow_receive(&mut self, rule: FrameMatch) {
+        self.front_mut().outgrow(rule);
     }
 
     /// A piece has left; true if the queue pair has more to send
@@ -380,8 +385,9 @@ impl QueuePair {
     }
 
     /// Ends a transmitted send at `at`
+    #[inline(always)]
     pub(crate) fn end_send(&mut self, position: usize, at: Time) {
-        self.sends[position].ends = Some(at);
+        self.sends.get_mut(position).expect("a send that ends has not left its queue").ends = Some(at);
     }
 
     /// When the next send completes whose end is known, and those before it
@@ -421,12 +427,6 @@ impl QueuePair {
     pub(super) fn oldest_open_mut(&mut self, now: Time) -> Option<&mut Receive> {
         self.last_active = now;
         self.receives.get_mut(self.filled)
-    }
-
-    pub(super) fn set_oldest_open(&mut self, receive: Receive, now: Time) {
-        if let Some(oldest) = self.oldest_open_mut(now) {
-            *oldest = receive;
-        }
     }
 
     /// The oldest receive that is not filled fails

@@ -163,6 +163,12 @@ impl World {
         self.here = Some(host);
     }
 
+    /// Whether other processes simulate the other hosts
+    #[inline]
+    pub(super) fn has_remote_hosts(&self) -> bool {
+        self.here.is_some()
+    }
+
     /// Whether another process simulates `host`
     pub(super) fn is_elsewhere(&self, host: u32) -> bool {
         self.here.is_some_and(|here| here != host)
