@@ -257,9 +257,14 @@ impl<D: Device> BareQp<D> {
     }
 
     /// Whether `name` is that of a request of the other kind
-    #[inline]
+    #[inline(always)]
     fn is_taken(&self, name: WrId, opcode: Opcode) -> bool {
-        self.posted.iter().any(|posted| posted.opcode != opcode && posted.device_id == name)
+        for posted in &self.posted {
+            if posted.opcode != opcode && posted.device_id == name {
+                return true;
+            }
+        }
+        false
     }
 
     /// Notes that a request has completed, and gives its completion the name and the kind of the request

@@ -191,12 +191,12 @@ impl SimRuntime {
                         let unfinished = self.unfinished(shared, &mut run, settles);
                         return Ok(Ended { value, order: run.order, unfinished });
                     }
-                    self.block(&mut run, MAIN, None);
+                    run.block(MAIN, None, || self.now());
                 }
                 Ok(id) => {
                     let host = run.host_with_cores(id);
                     run.poll_on(id, host);
-                    self.block(&mut run, id, host);
+                    run.block(id, host, || self.now());
                 }
                 Err(mut stalled) => {
                     if let Stalled::Deadlock { waits, .. } | Stalled::TimeLimit { waits, .. } = &mut stalled {
@@ -210,15 +210,6 @@ impl SimRuntime {
                     return Err(stalled);
                 }
             }
-        }
-    }
-
-    /// Lets a task that was polled wait for as long as the verbs take that it has called
-    #[inline(always)]
-    fn block(&self, run: &mut Tasks, id: usize, host: Option<u32>) {
-        let ns = verb_time::take();
-        if ns > 0 {
-            run.block(id, host, ns, self.now());
         }
     }
 
@@ -247,9 +238,7 @@ impl SimRuntime {
                     // The usual position: no other task moves in the queue.
                     let id = if position == 0 { run.ready.pop_front() } else { run.ready.remove(position) };
                     let Some(id) = id else { continue };
-                    if run.has_blocked()
-                        && let Some(ns) = run.blocked_ns(id, self.now())
-                    {
+                    if let Some(ns) = run.blocked_ns(id, || self.now()) {
                         run.delay(id, self.now(), ns);
                         continue;
                     }
@@ -270,15 +259,9 @@ impl SimRuntime {
         self.progress.step(id);
         run.polls += 1;
         if run.polls > MOST_POLLS {
-            return Err(self.spin(id, shared, run));
+            return Err(Stalled::Spin { at: self.now(), task: run.name(id, shared), polls: run.polls });
         }
         Ok(id)
-    }
-
-    /// The end of a run whose tasks do not wait
-    #[cold]
-    fn spin(&self, id: usize, shared: &Shared, run: &Tasks) -> Stalled {
-        Stalled::Spin { at: self.now(), task: run.name(id, shared), polls: run.polls }
     }
 
     /// Chooses between all ready tasks and all events that are due; fires the event, or advances time if there is neither
@@ -420,7 +403,8 @@ impl SimRuntime {
         let late = run.late.peek().map_or(Time::MAX, |Reverse((at, ..))| *at);
         let timer = self.clock.next().min(late);
         let Some(advanced) = shared.advance(timer, limit, !run.order.is_fifo()) else {
-            return Err(self.stalled(shared, timer, limit));
+            let has_next = timer < Time::MAX || shared.lock().fabric.schedule.next().is_some();
+            return Err(Stalled::at(self.now(), has_next.then_some(limit)));
         };
         // A task that only waits for its turn is no progress.
         if advanced.now > self.now() && (advanced.now < late || self.clock.next() <= late) {
@@ -432,13 +416,6 @@ impl SimRuntime {
         }
         self.advanced(shared, run, advanced.has_host_news);
         Ok(())
-    }
-
-    /// The end of a run in which nothing is due by `limit`
-    #[cold]
-    fn stalled(&self, shared: &Shared, timer: Time, limit: Time) -> Stalled {
-        let has_next = timer < Time::MAX || shared.lock().fabric.schedule.next().is_some();
-        Stalled::at(self.now(), has_next.then_some(limit))
     }
 
     /// Fires an event of this very moment: that with this id, or any

@@ -11,6 +11,7 @@ use crate::choices::Step;
 use crate::cpu::{self, Share};
 use crate::scheduler::Order;
 use crate::shared::Shared;
+use crate::verb_time;
 
 /// A run: its tasks, and what they wait for
 pub(super) struct Tasks {
@@ -90,21 +91,24 @@ impl Tasks {
         self.blocked.retain(|blocked| blocked.id != Some(id));
     }
 
-    /// What the task has done takes so many nanoseconds
-    pub(super) fn block(&mut self, id: usize, host: Option<u32>, ns: u64, now: Time) {
-        let id = Some(id).filter(|id| *id == MAIN || self.tasks[*id].is_some());
-        let until = Time::from_nanos(now.as_nanos().saturating_add(ns));
-        self.blocked.push(Blocked { id, host, until });
-    }
-
-    /// Whether a task may be unable to run because of what it or another one has done
+    /// Lets a task that was polled wait for as long as what it has done takes
     #[inline]
-    pub(super) fn has_blocked(&self) -> bool {
-        !self.blocked.is_empty()
+    pub(super) fn block(&mut self, id: usize, host: Option<u32>, now: impl FnOnce() -> Time) {
+        let ns = verb_time::take();
+        if ns > 0 {
+            let id = Some(id).filter(|id| *id == MAIN || self.tasks[*id].is_some());
+            let until = Time::from_nanos(now().as_nanos().saturating_add(ns));
+            self.blocked.push(Blocked { id, host, until });
+        }
     }
 
     /// For how long the task cannot run because of what it has done, or because other tasks have the cores of its host
-    pub(super) fn blocked_ns(&mut self, id: usize, now: Time) -> Option<u64> {
+    #[inline]
+    pub(super) fn blocked_ns(&mut self, id: usize, now: impl FnOnce() -> Time) -> Option<u64> {
+        if self.blocked.is_empty() { None } else { self.still_blocked_ns(id, now()) }
+    }
+
+    fn still_blocked_ns(&mut self, id: usize, now: Time) -> Option<u64> {
         self.blocked.retain(|blocked| blocked.until > now);
         let own = self.blocked.iter().filter(|blocked| blocked.id == Some(id)).map(|blocked| blocked.until);
         let until = own.max().or_else(|| self.core_free(id))?;

@@ -13,7 +13,7 @@ use spin::relax::Yield;
 #[derive(Default)]
 pub(super) struct Queue {
     /// Tasks that other threads have woken
-    woken: SpinMutex<VecDeque<usize>, Yield>,
+    woken: SpinMutex<Vec<usize>, Yield>,
     /// Whether there are any: read without the lock
     has_woken: AtomicBool,
 }
@@ -22,17 +22,17 @@ pub(super) struct Queue {
 struct Local {
     /// The queue of the run, as an address; zero outside of runs
     queue: Cell<usize>,
-    woken: RefCell<VecDeque<usize>>,
+    woken: RefCell<Vec<usize>>,
 }
 
 thread_local! {
-    static LOCAL: Local = const { Local { queue: Cell::new(0), woken: RefCell::new(VecDeque::new()) } };
+    static LOCAL: Local = const { Local { queue: Cell::new(0), woken: RefCell::new(Vec::new()) } };
 }
 
 /// Ends the run of a thread when it is dropped
 pub(super) struct Entered {
     /// The run around it
-    outer: (usize, VecDeque<usize>),
+    outer: (usize, Vec<usize>),
 }
 
 impl Queue {
@@ -51,7 +51,7 @@ impl Queue {
         let is_listed = LOCAL.try_with(|local| {
             let is_own = local.queue.get() == self.address();
             if is_own {
-                local.woken.borrow_mut().push_back(task);
+                local.woken.borrow_mut().push(task);
             }
             is_own
         });
@@ -63,7 +63,7 @@ impl Queue {
     #[cold]
     fn push_from_elsewhere(&self, task: usize) {
         let mut woken = self.woken.lock();
-        woken.push_back(task);
+        woken.push(task);
         self.has_woken.store(true, Ordering::Release);
     }
 
@@ -79,12 +79,13 @@ impl Queue {
     }
 }
 
-#[inline]
-fn take(woken: &mut VecDeque<usize>, ready: &mut VecDeque<usize>) {
+#[inline(always)]
+fn take(woken: &mut Vec<usize>, ready: &mut VecDeque<usize>) {
     // One by one: usually there is one, and a queue that is swapped right after one of its fields was written is slow.
-    while let Some(task) = woken.pop_front() {
-        ready.push_back(task);
+    for task in &*woken {
+        ready.push_back(*task);
     }
+    woken.clear();
 }
 
 impl Drop for Entered {

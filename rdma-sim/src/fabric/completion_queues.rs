@@ -96,8 +96,9 @@ impl CompletionQueues {
         }
         let mut filled = 0;
         for out in out {
-            let Some(completion) = queue.entries.pop_front() else { break };
-            *out = completion;
+            if queue.entries.take_front(|completion| *out = *completion).is_none() {
+                break;
+            }
             filled += 1;
         }
         Ok(filled)

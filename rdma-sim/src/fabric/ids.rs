@@ -1,7 +1,7 @@
 //! The names by which the components of a fabric refer to each other's objects
 
 use rdma_core::frames;
-use slotmap::new_key_type;
+use slotmap::{Key as _, new_key_type};
 
 new_key_type! {
     /// A completion queue
@@ -59,6 +59,12 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// No memory
+    #[inline(always)]
+    pub(crate) fn empty() -> Self {
+        Self { region: RegionKey::null(), offset: 0, len: 0 }
+    }
+
     pub(crate) fn frames(&self) -> u32 {
         frames(self.len) as u32
     }

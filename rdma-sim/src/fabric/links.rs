@@ -281,6 +281,7 @@ impl Links {
     }
 
     /// Sends the frames of a piece, calls `on_frame` with the start and the end of each, and returns when the last has left
+    #[inline(always)]
     pub(super) fn transmit(
         &mut self,
         link: LinkEnd,

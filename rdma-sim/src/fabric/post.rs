@@ -45,7 +45,9 @@ impl Fabric {
         }
         // The device accepts all elements or none.
         let (device, max) = (qp.device, self.model.caps.max_message);
-        let first = self.memory.resolve(device, first, max, Verb::PostSend)?;
+        let Some(first) = self.memory.find(device, first, max) else {
+            return Err(self.memory.refusal(device, first, max, Verb::PostSend));
+        };
         let mut size = qp.send_size(first)?;
         for sge in others {
             size += qp.send_size(self.memory.resolve(device, sge, max, Verb::PostSend)?)?;
@@ -110,7 +112,9 @@ impl Fabric {
         if qp.state != QpState::ReadyToSend {
             self.coverage.rule(rule!("receives-before-rts"));
         }
-        let span = self.memory.resolve(device, sge, caps.max_message, Verb::PostRecv)?;
+        let Some(span) = self.memory.find(device, sge, caps.max_message) else {
+            return Err(self.memory.refusal(device, sge, caps.max_message, Verb::PostRecv));
+        };
         let status = self.memory.initial_status(span, qp.ready_at, rules.late_registration);
         if status != Status::Success {
             let is_late = self.memory.is_late(span, qp.ready_at);

@@ -81,8 +81,9 @@ impl<E: Copy> Schedule<E> {
     // Inlined, so that events are not copied from where they were just written: processors wait for that.
     #[inline(always)]
     pub(super) fn add(&mut self, at: Time, event: E) {
-        let entry = Entry { at, seq: self.next_seq, event };
+        let seq = self.next_seq;
         self.next_seq += 1;
+        let entry = || Entry { at, seq, event };
         let bucket = at.as_nanos() >> BUCKET_BITS;
         let waiting = self.near.len() - self.taken;
         if bucket > self.first || waiting == 0 {
@@ -92,21 +93,21 @@ impl<E: Copy> Schedule<E> {
             } else if waiting > 0 && bucket - self.first < BUCKETS {
                 let position = bucket % BUCKETS;
                 self.occupied |= 1 << position;
-                return self.buckets[position as usize].push(entry);
+                return self.buckets[position as usize].push(entry());
             } else {
-                return self.far.push(entry);
+                return self.far.push(entry());
             }
         }
         // At the same time, the event that was added earlier comes first.
         match self.near[self.taken..].iter().rev().take_while(|other| other.at > at).count() {
-            0 => self.near.push(entry),
+            0 => self.near.push(entry()),
             later => {
                 let first = self.near.len() - later;
                 self.near.push(self.near[self.near.len() - 1]);
                 if later > 1 {
                     self.near.copy_within(first..first + later - 1, first + 1);
                 }
-                self.near[first] = entry;
+                self.near[first] = entry();
             }
         }
     }

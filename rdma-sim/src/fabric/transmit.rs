@@ -74,45 +74,46 @@ impl Fabric {
                 self.trace.note(now, RecordKind::Lost, self.qps[key].subject(), by_fault.into(), left.into());
             }
         }
-        match peer {
-            _ if is_lost => self.transmit_piece(link, key, &head, None),
-            Some(peer) if is_ready => self.transmit_piece(link, key, &head, Some(peer)),
-            _ => {
-                let qp = &mut self.qps[key];
-                qp.stall();
-                self.links.count_stall(link);
-                let wait = match (peer, visible) {
-                    (None, _) => Wait::NoPeer,
-                    (_, None) => Wait::NoReceive,
-                    _ => Wait::NotVisible,
-                };
-                self.trace.record_with(now, RecordKind::Stall, qp.subject(), 0, wait as u64);
-                self.coverage.stalled(wait, head.is_reliable);
-                if wait == Wait::NoPeer {
-                    self.coverage
-                        .rule(self.qps.rule_without_peer(key, |device| self.world.neighbour(device)));
-                }
-                if let Some(visible) = visible {
-                    self.schedule.add(visible, Event::Credit(self.qps.at(key)));
-                } else if head.is_reliable {
-                    self.schedule.add_all(self.qps.arm_retry_timer(key, now));
-                }
-                return false;
-            }
+        if !is_lost && !is_ready {
+            self.stall(link, key, &head, peer, visible);
+            return false;
         }
+        self.transmit_piece(link, key, &head, peer.filter(|_| !is_lost));
         true
+    }
+
+    /// Lets `key` wait for a receive of `peer`, or for a peer
+    fn stall(&mut self, link: LinkEnd, key: QpKey, head: &Head, peer: Option<QpKey>, visible: Option<Time>) {
+        let now = self.schedule.now();
+        let qp = &mut self.qps[key];
+        qp.stall();
+        self.links.count_stall(link);
+        let wait = match (peer, visible) {
+            (None, _) => Wait::NoPeer,
+            (_, None) => Wait::NoReceive,
+            _ => Wait::NotVisible,
+        };
+        self.trace.record_with(now, RecordKind::Stall, qp.subject(), 0, wait as u64);
+        self.coverage.stalled(wait, head.is_reliable);
+        if wait == Wait::NoPeer {
+            self.coverage.rule(self.qps.rule_without_peer(key, |device| self.world.neighbour(device)));
+        }
+        if let Some(visible) = visible {
+            self.schedule.add(visible, Event::Credit(self.qps.at(key)));
+        } else if head.is_reliable {
+            self.schedule.add_all(self.qps.arm_retry_timer(key, now));
+        }
     }
 
     /// Sends frames of `key` into a receive of `peer`, or nowhere
     ///
     /// Batches the following frames of the same message as long as no other event could come between them; the trace is
     /// identical to sending them one by one.
+    #[inline(always)]
     fn transmit_piece(&mut self, link: LinkEnd, key: QpKey, head: &Head, peer: Option<QpKey>) {
         let now = self.schedule.now();
-        if self.model.rules.send_completion == SendCompletion::HandOff
-            && let Some(early) = self.qps[key].report_early()
-        {
-            self.complete(early);
+        if self.model.rules.send_completion == SendCompletion::HandOff {
+            self.report_early(key);
         }
         let remote = peer.filter(|_| self.world.has_remote_hosts());
         let remote = remote.and_then(|peer| remote_name(&self.world, &self.qps[peer]));
@@ -147,7 +148,16 @@ impl Fabric {
         }
     }
 
+    /// Completes the next send of `key` before it has left
+    #[cold]
+    fn report_early(&mut self, key: QpKey) {
+        if let Some(early) = self.qps[key].report_early() {
+            self.complete(early);
+        }
+    }
+
     /// Moves the bytes of a piece into the memory of the peer, or to its process
+    #[inline(always)]
     fn move_bytes(
         &mut self,
         link: LinkEnd,
@@ -167,33 +177,36 @@ impl Fabric {
             None => self.memory.deliver(from, into, is_refused),
         };
         match moved {
-            Moved::Done if self.links.take_damage(link, piece.frames) => {
-                let [left, _] = self.links.pending_faults(link);
-                self.trace.note(
-                    self.schedule.now(),
-                    RecordKind::Damaged,
-                    self.qps[peer].subject(),
-                    1,
-                    left.into(),
-                );
-                self.qps[peer].fail_receive(Status::BadResponse);
-            }
+            Moved::Done if self.links.take_damage(link, piece.frames) => self.damage(link, peer),
             Moved::Done | Moved::Refused => (),
-            Moved::NoSource => {
-                self.coverage.rule(rule!("deregistered"));
-                self.qps[key].fail_head(Status::LocalProtection);
-            }
-            Moved::NoTarget => {
-                self.coverage.rule(rule!("deregistered"));
-                self.qps[peer].fail_receive(Status::LocalProtection);
-            }
+            Moved::NoSource | Moved::NoTarget => self.fail_deregistered(moved, [key, peer]),
         }
         if self.memory.is_beyond_boundary(from) || self.memory.is_beyond_boundary(into) {
             self.coverage.rule(rule!("four-gib-boundary"));
         }
     }
 
+    /// The receive of `peer` was damaged on the way
+    #[cold]
+    fn damage(&mut self, link: LinkEnd, peer: QpKey) {
+        let [left, _] = self.links.pending_faults(link);
+        let (now, subject) = (self.schedule.now(), self.qps[peer].subject());
+        self.trace.note(now, RecordKind::Damaged, subject, 1, left.into());
+        self.qps[peer].fail_receive(Status::BadResponse);
+    }
+
+    /// The memory of the send of `key`, or that of the receive of `peer`, was deregistered
+    #[cold]
+    fn fail_deregistered(&mut self, moved: Moved, [key, peer]: [QpKey; 2]) {
+        self.coverage.rule(rule!("deregistered"));
+        match moved {
+            Moved::NoSource => self.qps[key].fail_head(Status::LocalProtection),
+            _ => self.qps[peer].fail_receive(Status::LocalProtection),
+        }
+    }
+
     /// Counts and records the frames of a piece, and returns when the last has left
+    #[inline(always)]
     fn account(&mut self, link: LinkEnd, key: QpKey, piece: &Piece) -> Time {
         let qp = &mut self.qps[key];
         let subject = qp.subject();
@@ -211,6 +224,7 @@ impl Fabric {
     }
 
     /// A receive of `peer` is filled when the last frame has `left`; returns when `key` gets the acknowledgement
+    #[inline(always)]
     fn fill(&mut self, key: QpKey, peer: QpKey, remote: Option<(ProcessName, QpName)>, left: Time) -> Time {
         let timing = &self.model.timing;
         let propagation = Nanos(timing.propagation_ns);

@@ -140,7 +140,6 @@ impl Memory {
     // ─── Posted ranges ───
 
     /// The memory that an element of a request of `device` names
-    #[inline(always)]
     pub(super) fn resolve(
         &self,
         device: DeviceIndex,
@@ -148,20 +147,38 @@ impl Memory {
         max: u32,
         verb: Verb,
     ) -> Result<Span, Error> {
-        let invalid = |why: Invalid| Err(Error::new(verb, why.into()));
-        let regions = self.devices[device.position()].regions.iter();
-        let mut regions = regions.map(|key| (*key, &self.regions[*key]));
-        let Some((key, region)) = regions.find(|(_, region)| region.lkey == sge.lkey) else {
-            return invalid(Invalid::Lkey { lkey: sge.lkey });
-        };
+        self.find(device, sge, max).ok_or_else(|| self.refusal(device, sge, max, verb))
+    }
+
+    /// The memory that an element of a request of `device` names, unless there is a [refusal](Self::refusal)
+    ///
+    /// Apart from the refusal: a span that comes out of a result is copied right after it was written, for which processors wait.
+    #[inline(always)]
+    pub(super) fn find(&self, device: DeviceIndex, sge: &Sge, max: u32) -> Option<Span> {
+        let (key, region) = self.find_region(device, sge)?;
         let len = sge.len as usize;
         if sge.len > max {
-            return Err(Error::new(verb, Cause::MessageTooLong { len: len as u64, max: max.into() }));
+            return None;
         }
-        match region.offset(sge.addr, len) {
-            Some(offset) => Ok(Span { region: key, offset, len }),
-            None => invalid(Invalid::OutsideRegion { addr: sge.addr, len: sge.len }),
-        }
+        Some(Span { region: key, offset: region.offset(sge.addr, len)?, len })
+    }
+
+    #[inline(always)]
+    fn find_region(&self, device: DeviceIndex, sge: &Sge) -> Option<(RegionKey, &Region)> {
+        let regions = self.devices[device.position()].regions.iter();
+        let mut regions = regions.map(|key| (*key, &self.regions[*key]));
+        regions.find(|(_, region)| region.lkey == sge.lkey)
+    }
+
+    /// Why an element of a request of `device` names no memory
+    #[cold]
+    pub(super) fn refusal(&self, device: DeviceIndex, sge: &Sge, max: u32, verb: Verb) -> Error {
+        let why: Cause = match self.find_region(device, sge) {
+            None => Invalid::Lkey { lkey: sge.lkey }.into(),
+            Some(_) if sge.len > max => Cause::MessageTooLong { len: sge.len.into(), max: max.into() },
+            Some(_) => Invalid::OutsideRegion { addr: sge.addr, len: sge.len }.into(),
+        };
+        Error::new(verb, why)
     }
 
     /// The status with which a receive into `span` will end if no frame fails

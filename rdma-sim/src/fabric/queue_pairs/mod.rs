@@ -21,7 +21,7 @@ use self::work::Receive;
 pub(crate) use self::work::{EndedReceive, Head, opcode};
 
 use super::event::Event;
-use super::ids::{CqKey, DeviceIndex, QpKey, QpRef, RegionKey, Span};
+use super::ids::{CqKey, DeviceIndex, QpKey, QpRef, Span};
 use super::object_counts::ObjectCounts;
 use crate::Model;
 use crate::catalogue::rule;
@@ -284,7 +284,7 @@ impl QueuePairs {
 
     /// Adds a receive to a shadow, `visible` to senders from then on, and returns whether it is the next one to be filled
     pub(super) fn push_announced(&mut self, key: QpKey, len: usize, visible: Time) -> bool {
-        let span = Span { region: RegionKey::null(), offset: 0, len };
+        let span = Span { len, ..Span::empty() };
         self.all[key].push_announced(span, visible)
     }
 
@@ -436,12 +436,14 @@ impl Numbers {
 impl Index<QpKey> for QueuePairs {
     type Output = QueuePair;
 
+    #[inline(always)]
     fn index(&self, key: QpKey) -> &QueuePair {
         &self.all[key]
     }
 }
 
 impl IndexMut<QpKey> for QueuePairs {
+    #[inline(always)]
     fn index_mut(&mut self, key: QpKey) -> &mut QueuePair {
         &mut self.all[key]
     }

@@ -80,7 +80,17 @@ impl QueuePair {
     #[inline(always)]
     pub(crate) fn push_send(&mut self, id: WrId, op: SendOp, span: Span, is_signaled: bool) {
         match op {
-            SendOp::Send => self.sends.push_back(Send::new(id, SendOp::Send, span, is_signaled)),
+            SendOp::Send => {
+                // Its parts are written where they stay: a part that is copied right after it was written is slow.
+                self.sends.push_back(Send::new(WrId(0), SendOp::Send, Span::empty(), false));
+                if let Some(send) = self.sends.last_mut() {
+                    send.id = id;
+                    send.span.region = span.region;
+                    send.span.offset = span.offset;
+                    send.span.len = span.len;
+                    send.is_signaled = is_signaled;
+                }
+            }
             op => self.push_one_sided(id, op, span, is_signaled),
         }
     }
