@@ -103,10 +103,16 @@ impl Shared {
         self.lock().fabric.world.process(host).0
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lock(&self) -> Locked<'_> {
-        let state = self.state.lock();
+        let state = self.state.try_lock().unwrap_or_else(|| self.wait_for_lock());
         Locked { state, next: NextEvent(self.clock.as_deref().map(|clock| (clock, Time::MAX))) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_for_lock(&self) -> SpinMutexGuard<'_, State, Yield> {
+        self.state.lock()
     }
 
     /// Locks the simulation at the time of the wall clock, if it has one, or before the event that is due next
@@ -142,11 +148,10 @@ impl Shared {
         }
         let mut state = self.lock();
         if state.fabric.world.has_slow_verbs() {
-            drop(state);
-            if !self.begin_slow(device, Verb::PollCq) {
-                return (Ok(0), self.lock());
+            match self.begin_slow_unlocked(state, device, Verb::PollCq) {
+                Some(locked) => state = locked,
+                None => return (Ok(0), self.lock()),
             }
-            state = self.lock();
         }
         let Fabric { cpu, cqs, model, .. } = &mut state.fabric;
         cpu.spend(model.timing.poll_ns);
@@ -165,11 +170,10 @@ impl Shared {
     ) -> Result<(), Error> {
         let mut state = self.lock_now();
         if state.fabric.world.has_slow_verbs() {
-            drop(state);
-            if !self.begin_slow(device, verb) {
-                return Ok(());
+            match self.begin_slow_unlocked(state, device, verb) {
+                Some(locked) => state = locked,
+                None => return Ok(()),
             }
-            state = self.lock_now();
         }
         Self::call(&mut state.fabric, device, call)
     }
@@ -234,6 +238,22 @@ impl Shared {
             self.pass();
         }
         !verb_time::is_stuck()
+    }
+
+    /// As [`begin_slow`](Self::begin_slow), without the lock meanwhile; `None` if the verb never returns
+    #[cold]
+    #[inline(never)]
+    fn begin_slow_unlocked<'a>(
+        &'a self,
+        state: Locked<'a>,
+        device: DeviceRef,
+        verb: Verb,
+    ) -> Option<Locked<'a>> {
+        drop(state);
+        if !self.begin_slow(device, verb) {
+            return None;
+        }
+        Some(if verb == Verb::PollCq { self.lock() } else { self.lock_now() })
     }
 
     /// In real time, lets the calling thread wait for as long as its verbs take

@@ -58,10 +58,10 @@ impl Fabric {
             self.coverage.rule(rule!("multi-sge"));
         }
         // The first apart: an element of a chain is copied right after its fields were written, for which processors wait.
-        self.queue_send(key, request, op, first, site);
+        self.queue_send(key, request, &op, first, site);
         for sge in others {
             if let Ok(span) = self.memory.resolve(device, sge, max, Verb::PostSend) {
-                self.queue_send(key, request, op, span, site);
+                self.queue_send(key, request, &op, span, site);
             }
         }
         Ok(())
@@ -73,7 +73,7 @@ impl Fabric {
         &mut self,
         key: QpKey,
         request: &SendRequest<'_>,
-        op: SendOp,
+        op: &SendOp,
         span: Span,
         site: &'static Location<'static>,
     ) {
@@ -81,10 +81,10 @@ impl Fabric {
         let qp = &mut self.qps[key];
         qp.push_send(request.id, op, span, request.signaled);
         let (subject, doorbell) = (qp.subject(), Event::Doorbell(qp.in_epoch(key)));
-        self.sanitizer.watch(now, key, request.id, opcode(op), span, site, &self.memory);
+        self.sanitizer.watch(now, key, request.id, opcode(*op), span, site, &self.memory);
         self.trace.record_with(now, RecordKind::PostSend, subject, span.len as u64, request.id.0);
         if self.trace.keeps() {
-            self.trace.note_beginning(self.memory.beginning(op, span));
+            self.trace.note_beginning(self.memory.beginning(*op, span));
         }
         let late_ns = self.lateness.ns(&mut *self.choices);
         let rings = now + Nanos(self.cpu.ahead_ns() + self.model.timing.doorbell_ns + late_ns);

@@ -165,9 +165,13 @@ impl Memory {
 
     #[inline(always)]
     fn find_region(&self, device: DeviceIndex, sge: &Sge) -> Option<(RegionKey, &Region)> {
-        let regions = self.devices[device.position()].regions.iter();
-        let mut regions = regions.map(|key| (*key, &self.regions[*key]));
-        regions.find(|(_, region)| region.lkey == sge.lkey)
+        for key in &self.devices[device.position()].regions {
+            let region = &self.regions[*key];
+            if region.lkey == sge.lkey {
+                return Some((*key, region));
+            }
+        }
+        None
     }
 
     /// Why an element of a request of `device` names no memory

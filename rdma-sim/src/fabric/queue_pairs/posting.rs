@@ -78,7 +78,7 @@ impl QueuePair {
     }
 
     #[inline(always)]
-    pub(crate) fn push_send(&mut self, id: WrId, op: SendOp, span: Span, is_signaled: bool) {
+    pub(crate) fn push_send(&mut self, id: WrId, op: &SendOp, span: Span, is_signaled: bool) {
         match op {
             SendOp::Send => {
                 // Its parts are written where they stay: a part that is copied right after it was written is slow.
@@ -91,7 +91,7 @@ impl QueuePair {
                     send.is_signaled = is_signaled;
                 }
             }
-            op => self.push_one_sided(id, op, span, is_signaled),
+            op => self.push_one_sided(id, *op, span, is_signaled),
         }
     }
 
