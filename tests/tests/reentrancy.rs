@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use futures::future::try_join;
 use rdma_async::Session;
+use rdma_bare::BareQp;
 use rdma_core::{Completion, CompletionQueue as _, Device as _, Time};
 use rdma_sim::{Net, Sim, SimDevice};
 use rdma_tests::{DEVICE, Panics, connected, on_session, options, zeros};
@@ -219,5 +220,33 @@ fn wakers_that_the_simulator_drops_may_use_it() {
             assert!(cq.poll_completions(&mut cx, &mut [Completion::default()]).is_pending());
         }
         drop((timer, cq));
+    });
+}
+
+/// Uses the simulation when it is called, and counts the calls
+struct UseWhenWoken(Net, AtomicUsize);
+
+impl Wake for UseWhenWoken {
+    fn wake(self: Arc<Self>) {
+        self.0.objects();
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Catches a waker of the program that is called under the lock of the fabric, as those of the simulation's own tasks are.
+#[test]
+fn wakers_that_the_simulator_calls_may_use_it() {
+    ends(async |net: Net| {
+        let open = |host| net.open(host, DEVICE).unwrap();
+        let [mut a, mut b] = BareQp::pair(open("a"), open("b"), 4096).unwrap();
+        b.recv(1, 0..8).unwrap();
+        a.send(2, 0..8).unwrap();
+        let used = Arc::new(UseWhenWoken(net.clone(), AtomicUsize::new(0)));
+        let waker = Waker::from(Arc::clone(&used));
+        let mut received = pin!(b.received());
+        assert!(received.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        net.sleep(Duration::from_millis(1)).await;
+        assert_eq!(used.1.load(Ordering::Relaxed), 1, "a receive has completed");
+        assert_eq!(received.await.unwrap().byte_len, 8);
     });
 }
