@@ -8,7 +8,7 @@ use rdma_core::{
 
 use super::Fabric;
 use super::event::{Event, Nanos};
-use super::ids::{QpKey, QpRef, Span};
+use super::ids::{QpKey, QpRef};
 use super::queue_pairs::{Admission, opcode};
 use crate::Model;
 use crate::catalogue::rule;
@@ -24,6 +24,7 @@ impl Fabric {
         site: &'static Location<'static>,
     ) -> Result<(), Error> {
         let fail = |cause| Error::new(Verb::PostSend, cause);
+        let now = self.schedule.now();
         let qp = self.qps.require(key, Verb::PostSend)?;
         let op = if matches!(request.op, SendOp::Send) {
             SendOp::Send
@@ -57,38 +58,23 @@ impl Fabric {
         if !others.is_empty() {
             self.coverage.rule(rule!("multi-sge"));
         }
-        // The first apart: an element of a chain is copied right after its fields were written, for which processors wait.
-        self.queue_send(key, request, &op, first, site);
-        for sge in others {
-            if let Ok(span) = self.memory.resolve(device, sge, max, Verb::PostSend) {
-                self.queue_send(key, request, &op, span, site);
+        // No chain of the first and the others: an element of a chain is copied right after it was written, which is slow.
+        let (mut next, mut others) = (Some(first), others.iter());
+        while let Some(span) = next {
+            let qp = &mut self.qps[key];
+            qp.push_send(request.id, &op, span, request.signaled);
+            let (subject, doorbell) = (qp.subject(), Event::Doorbell(qp.in_epoch(key)));
+            self.sanitizer.watch(now, key, request.id, opcode(op), span, site, &self.memory);
+            self.trace.record_with(now, RecordKind::PostSend, subject, span.len as u64, request.id.0);
+            if self.trace.keeps() {
+                self.trace.note_beginning(self.memory.beginning(op, span));
             }
+            let late_ns = self.lateness.ns(&mut *self.choices);
+            let rings = now + Nanos(self.cpu.ahead_ns() + self.model.timing.doorbell_ns + late_ns);
+            self.schedule.add(rings, doorbell);
+            next = others.next().and_then(|sge| self.memory.resolve(device, sge, max, Verb::PostSend).ok());
         }
         Ok(())
-    }
-
-    /// Puts the part of a send request that names `span` into the send queue, for which there is space
-    #[inline(always)]
-    fn queue_send(
-        &mut self,
-        key: QpKey,
-        request: &SendRequest<'_>,
-        op: &SendOp,
-        span: Span,
-        site: &'static Location<'static>,
-    ) {
-        let now = self.schedule.now();
-        let qp = &mut self.qps[key];
-        qp.push_send(request.id, op, span, request.signaled);
-        let (subject, doorbell) = (qp.subject(), Event::Doorbell(qp.in_epoch(key)));
-        self.sanitizer.watch(now, key, request.id, opcode(*op), span, site, &self.memory);
-        self.trace.record_with(now, RecordKind::PostSend, subject, span.len as u64, request.id.0);
-        if self.trace.keeps() {
-            self.trace.note_beginning(self.memory.beginning(*op, span));
-        }
-        let late_ns = self.lateness.ns(&mut *self.choices);
-        let rings = now + Nanos(self.cpu.ahead_ns() + self.model.timing.doorbell_ns + late_ns);
-        self.schedule.add(rings, doorbell);
     }
 
     pub(crate) fn post_recv(

@@ -74,17 +74,10 @@ impl Fabric {
                 self.trace.note(now, RecordKind::Lost, self.qps[key].subject(), by_fault.into(), left.into());
             }
         }
-        if !is_lost && !is_ready {
-            self.stall(link, key, &head, peer, visible);
-            return false;
+        if is_lost || is_ready {
+            self.transmit_piece(link, key, &head, peer.filter(|_| !is_lost));
+            return true;
         }
-        self.transmit_piece(link, key, &head, peer.filter(|_| !is_lost));
-        true
-    }
-
-    /// Lets `key` wait for a receive of `peer`, or for a peer
-    fn stall(&mut self, link: LinkEnd, key: QpKey, head: &Head, peer: Option<QpKey>, visible: Option<Time>) {
-        let now = self.schedule.now();
         let qp = &mut self.qps[key];
         qp.stall();
         self.links.count_stall(link);
@@ -103,6 +96,7 @@ impl Fabric {
         } else if head.is_reliable {
             self.schedule.add_all(self.qps.arm_retry_timer(key, now));
         }
+        false
     }
 
     /// Sends frames of `key` into a receive of `peer`, or nowhere
@@ -112,8 +106,10 @@ impl Fabric {
     #[inline(always)]
     fn transmit_piece(&mut self, link: LinkEnd, key: QpKey, head: &Head, peer: Option<QpKey>) {
         let now = self.schedule.now();
-        if self.model.rules.send_completion == SendCompletion::HandOff {
-            self.report_early(key);
+        if self.model.rules.send_completion == SendCompletion::HandOff
+            && let Some(early) = self.qps[key].report_early()
+        {
+            self.complete(early);
         }
         let remote = peer.filter(|_| self.world.has_remote_hosts());
         let remote = remote.and_then(|peer| remote_name(&self.world, &self.qps[peer]));
@@ -148,14 +144,6 @@ impl Fabric {
         }
     }
 
-    /// Completes the next send of `key` before it has left
-    #[cold]
-    fn report_early(&mut self, key: QpKey) {
-        if let Some(early) = self.qps[key].report_early() {
-            self.complete(early);
-        }
-    }
-
     /// Moves the bytes of a piece into the memory of the peer, or to its process
     #[inline(always)]
     fn move_bytes(
@@ -177,31 +165,24 @@ impl Fabric {
             None => self.memory.deliver(from, into, is_refused),
         };
         match moved {
-            Moved::Done if self.links.take_damage(link, piece.frames) => self.damage(link, peer),
+            Moved::Done if self.links.take_damage(link, piece.frames) => {
+                let [left, _] = self.links.pending_faults(link);
+                let subject = self.qps[peer].subject();
+                self.trace.note(self.schedule.now(), RecordKind::Damaged, subject, 1, left.into());
+                self.qps[peer].fail_receive(Status::BadResponse);
+            }
             Moved::Done | Moved::Refused => (),
-            Moved::NoSource | Moved::NoTarget => self.fail_deregistered(moved, [key, peer]),
+            Moved::NoSource => {
+                self.coverage.rule(rule!("deregistered"));
+                self.qps[key].fail_head(Status::LocalProtection);
+            }
+            Moved::NoTarget => {
+                self.coverage.rule(rule!("deregistered"));
+                self.qps[peer].fail_receive(Status::LocalProtection);
+            }
         }
         if self.memory.is_beyond_boundary(from) || self.memory.is_beyond_boundary(into) {
             self.coverage.rule(rule!("four-gib-boundary"));
-        }
-    }
-
-    /// The receive of `peer` was damaged on the way
-    #[cold]
-    fn damage(&mut self, link: LinkEnd, peer: QpKey) {
-        let [left, _] = self.links.pending_faults(link);
-        let (now, subject) = (self.schedule.now(), self.qps[peer].subject());
-        self.trace.note(now, RecordKind::Damaged, subject, 1, left.into());
-        self.qps[peer].fail_receive(Status::BadResponse);
-    }
-
-    /// The memory of the send of `key`, or that of the receive of `peer`, was deregistered
-    #[cold]
-    fn fail_deregistered(&mut self, moved: Moved, [key, peer]: [QpKey; 2]) {
-        self.coverage.rule(rule!("deregistered"));
-        match moved {
-            Moved::NoSource => self.qps[key].fail_head(Status::LocalProtection),
-            _ => self.qps[peer].fail_receive(Status::LocalProtection),
         }
     }
 
