@@ -33,17 +33,29 @@ fn read_text(from: impl io::Read, most: u64) -> Result<String> {
     let mut text = Vec::new();
     from.take(most + 1).read_to_end(&mut text)?;
     ensure!(text.len() as u64 <= most, "is longer than {most} bytes");
-    String::from_utf8(text).map_err(|error| {
+    let text = String::from_utf8(text).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         anyhow!("is not UTF-8 text: line {}", before.iter().filter(|byte| **byte == b'\n').count() + 1)
-    })
+    })?;
+    // Some editors begin a file with a byte-order mark.
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
+
+/// Fails if several of these files are standard input, before any of them is read
+pub(crate) fn require_one_standard(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<(), Failure> {
+    match paths.into_iter().filter(|path| is_standard(path)).count() {
+        0 | 1 => Ok(()),
+        _ => Err(Failure::usage(READ_ONCE)),
+    }
+}
+
+const READ_ONCE: &str = "standard input is read once: write `-` for one of the files";
 
 /// Standard input, which only one argument can name
 pub(crate) fn standard_input() -> Result<io::Stdin> {
     static IS_TAKEN: AtomicBool = AtomicBool::new(false);
     if IS_TAKEN.swap(true, Ordering::Relaxed) {
-        bail!(Failure::usage("standard input is read once: write `-` for one of the files"));
+        bail!(Failure::usage(READ_ONCE));
     }
     closed_streams::require_input().context("standard input: cannot be read")?;
     Ok(io::stdin())

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use rdma_collectives::MAX_PORTS;
 
 use super::operation::OperationName;
 
@@ -37,11 +38,15 @@ pub(crate) enum TopoCommand {
                       Exit codes: 0 done, 1 a file is wrong or cannot be written, 2 usage."
     )]
     Draw(TopoDraw),
-    /// Find the best plan of an operation, what each cable is worth for it, and which one to add
+    /// Find the best plan of an operation, what each cable is worth for it, and the best cabling of the ports
     #[command(
         after_help = "Times are for data so large that latency does not count, as multiples of the time that one 80 Gb/s cable takes \
                       for the payload: the vector of one host for all-reduce, broadcast and reduce, else all data of all hosts.\n\n\
-                      Examples: tb5 topo plan ring:4; tb5 topo plan macs.toml --operation broadcast --root studio; \
+                      With --ports instead of a cabling, only the best cabling is printed, with the proof; its Macs are called a, b, c and \
+                      so on. Of a cabling, the cables to move for it are printed. The best cabling has cables as fast as the fastest one \
+                      of the cabling, or of 80 Gb/s.\n\n\
+                      Examples: tb5 topo plan ring:4; tb5 topo plan --ports 3 --hosts 5; tb5 topo plan --ports 6,3,3 --write-cabling best.toml; \
+                      tb5 topo plan macs.toml --operation broadcast --root studio; \
                       tb5 topo plan macs.toml --out all-reduce.plan && tb5 topo check macs.toml all-reduce.plan.\n\n\
                       Exit codes: 0 done, 1 there is no plan, or a file is wrong or cannot be written, 2 usage."
     )]
@@ -68,8 +73,15 @@ pub(crate) struct TopoCheck {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct TopoPlan {
-    #[command(flatten)]
-    pub(crate) topology: Topology,
+    #[arg(help = super::names::cabling(), value_name = "SHAPE|FILE", required_unless_present = "ports", conflicts_with = "ports")]
+    pub(crate) topology: Option<String>,
+    /// Number of hosts; by default that of the topology, or of the numbers of --ports
+    #[arg(long, value_name = "N", value_parser = super::number::within(1..=64usize), allow_negative_numbers = true)]
+    pub(crate) hosts: Option<usize>,
+    /// Thunderbolt ports of each host, instead of a cabling: one number for all of --hosts, or one for each host
+    #[arg(long, value_name = "P[,P...]", value_delimiter = ',', value_parser = super::number::within(1..=MAX_PORTS),
+          allow_negative_numbers = true)]
+    pub(crate) ports: Vec<usize>,
     /// The operation, of equal amounts of data from each host
     #[arg(long, value_enum, default_value_t)]
     pub(crate) operation: OperationName,
@@ -79,6 +91,9 @@ pub(crate) struct TopoPlan {
     /// Also write the plan to a file, which replaces an existing one; `-` is standard output, and the figures go to standard error then
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
+    /// Also write the best cabling to a file (TOML), as --out writes the plan
+    #[arg(long, value_name = "FILE")]
+    pub(crate) write_cabling: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]

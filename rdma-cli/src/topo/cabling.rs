@@ -4,10 +4,11 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow};
 use rdma_collectives::{Cable, Cabling, PlanError};
-use rdma_sim::Timing;
 use rdma_sim::topology::Topology;
+use rdma_sim::{LineRate, Timing};
 
 use crate::failure::at;
+use crate::report::plain;
 use crate::{args, cabled_macs};
 
 /// The topology that the arguments name
@@ -23,11 +24,16 @@ pub(crate) fn cabling(name: &str, topology: &Topology) -> Result<Cabling> {
     let latency_ns = timing.doorbell_ns + timing.propagation_ns + timing.delivery_ns;
     let cables = topology.links().map(|link| {
         let [left, right] = link.ends;
-        let rate = link.rate.ceiling_bytes_per_second() as u64;
-        Ok(Cable::new(index(left.host)?, index(right.host)?, rate).latency_ns(latency_ns))
+        let cable = Cable::new(index(left.host)?, index(right.host)?, bytes_per_second(link.rate));
+        Ok(cable.latency_ns(latency_ns))
     });
     let cabling = Cabling::new(hosts.iter().cloned(), cables.collect::<Result<Vec<_>>>()?);
     cabling.map_err(|error| cabled_macs::refused(name, &error))
+}
+
+/// The payload that a cable carries in full frames
+pub(super) fn bytes_per_second(rate: LineRate) -> u64 {
+    rate.ceiling_bytes_per_second() as u64
 }
 
 /// Why there is no plan for the cabling of the topology called `topology`: the groups of hosts that no cables join, or another reason of the planner
@@ -41,4 +47,9 @@ pub(crate) fn unplanned(topology: &str, error: &PlanError, cabling: &Cabling) ->
     };
     let parts = parts.iter().map(name).collect::<Vec<_>>().join(" | ");
     anyhow!(at(Path::new(topology), format_args!("no cables join these groups of hosts: {parts}")))
+}
+
+/// A cable by the ports at its ends
+pub(super) fn cable([left, right]: [[&str; 2]; 2]) -> String {
+    plain(&format!("{} – {}", left.join(":"), right.join(":")))
 }

@@ -1,5 +1,7 @@
 //! `tb5 topo check`: whether a plan is what it claims to be
 
+use std::path::Path;
+
 use anyhow::{Context as _, anyhow};
 use rdma_collectives::{ParsePlanError, Plan, verify};
 use serde::Serialize;
@@ -7,7 +9,7 @@ use serde::Serialize;
 use super::cabling::{cabling, read};
 use crate::args::TopoCheck;
 use crate::failure::shown;
-use crate::input::read_named;
+use crate::input::{read_named, require_one_standard};
 use crate::report::Output;
 
 /// More than the longest plan has, in bytes.
@@ -24,6 +26,7 @@ struct Checked {
 }
 
 pub(crate) fn run(args: &TopoCheck, output: Output) -> anyhow::Result<()> {
+    require_one_standard([Path::new(&args.topology.topology), &args.plan])?;
     let topology = read(&args.topology)?;
     let cabling = cabling(&args.topology.topology, &topology)?;
     let name = shown(&args.plan);

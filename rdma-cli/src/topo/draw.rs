@@ -11,6 +11,7 @@ use rdma_sim::topology::Topology;
 use serde::Serialize;
 
 pub(crate) use self::svg::svg;
+pub(super) use self::text::text;
 use super::cabling::read;
 use crate::args::{Drawing, TopoDraw};
 use crate::failure::is_standard;
@@ -37,7 +38,7 @@ pub(crate) fn run(args: &TopoDraw, output: Output) -> Result<()> {
     let drawing = match args.format {
         Drawing::Dot => dot::dot(&topology),
         Drawing::Svg => svg(&topology, None),
-        Drawing::Text => text::text(&topology),
+        Drawing::Text => text(&topology),
     };
     if output == Output::Text || !is_standard(&args.out) {
         write_all(&args.out, &drawing)?;

@@ -1,12 +1,15 @@
 //! `tb5 topo`: what a cabling is good for
 
+mod best;
 mod cabling;
 mod check;
 mod convert;
 mod discover;
 mod draw;
+mod moves;
 mod operation;
 mod plan;
+mod ports;
 
 pub(crate) use self::cabling::{cabling, unplanned};
 pub(crate) use self::check::run as check;

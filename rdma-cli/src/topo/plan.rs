@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum as _;
@@ -12,13 +13,16 @@ use rdma_sim::LineRate;
 use rdma_sim::topology::Topology;
 use serde::Serialize;
 
-use super::cabling::{cabling, read, unplanned};
-use super::operation::operation;
+use super::best::{Best, BestCabling};
+use super::cabling::{bytes_per_second, cable, cabling, unplanned};
+use super::operation::{operation, root};
+use super::ports;
 use crate::args::{OperationName, TopoPlan};
-use crate::failure::Failure;
-use crate::file::{require_other, reserve_standard_output, write_all};
-use crate::progress;
+use crate::failure::{Failure, at};
+use crate::file::{is_same, require_other, reserve_standard_output, write_all};
+
 use crate::report::{Output, plain, rate, table};
+use crate::{cabled_macs, progress};
 
 #[derive(Debug, Serialize)]
 struct Planned<'a> {
@@ -32,6 +36,8 @@ struct Planned<'a> {
     trees: Vec<Share<'a>>,
     unplugs: Vec<Without<'a>>,
     additions: Vec<With<'a>>,
+    /// `null` for Macs of different speeds
+    best_cabling: Option<BestCabling>,
 }
 
 /// Why no plan is faster
@@ -77,12 +83,27 @@ struct With<'a> {
 const ADDITIONS: usize = 5;
 
 pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
-    reserve_standard_output(&args.out, output)?;
-    args.out.iter().try_for_each(|out| require_other(out, [&args.topology.topology]))?;
-    let topology = read(&args.topology)?;
-    let name = &args.topology.topology;
+    let written = [&args.out, &args.write_cabling].into_iter().flatten();
+    reserve_standard_output(written.clone(), output)?;
+    if let (Some(out), Some(cabling)) = (&args.out, &args.write_cabling)
+        && is_same(out, cabling)
+    {
+        return Err(Failure::usage("--out and --write-cabling are two files: write two names").into());
+    }
+    match &args.topology {
+        None => ports::run(args, output),
+        Some(name) => {
+            written.into_iter().try_for_each(|file| require_other(file, [name]))?;
+            plan_cabling(name, args, output)
+        }
+    }
+}
+
+/// Plans the operation over the cabling called `name`
+fn plan_cabling(name: &str, args: &TopoPlan, output: Output) -> Result<()> {
+    let topology = cabled_macs::read(name, args.hosts)?;
     let cabling = cabling(name, &topology)?;
-    let operation = operation(args.operation, cabling.hosts().len(), root(args, &cabling)?);
+    let operation = operation(args.operation, cabling.hosts().len(), root(args, cabling.hosts())?);
     let progress = progress::spinner("planning");
     let made = plan(&cabling, &operation).map_err(|error| unplanned(name, &error, &cabling))?;
     // The verifier shares no code with the planner.
@@ -95,33 +116,35 @@ pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
     let progress = progress::part(cabling.cables().len() as u64, "without each cable");
     let without = without.inspect(|_| progress.inc(1)).collect::<Result<Vec<_>, _>>()?;
     progress.finish_and_clear();
-    let rate = LineRate::TB5.ceiling_bytes_per_second();
     let free = free_ports(&topology);
     let counts: Vec<_> = free.iter().map(Vec::len).collect();
-    let with = additions(&cabling, &operation, rate as u64, &counts)?;
+    let with = additions(&cabling, &operation, bytes_per_second(LineRate::TB5), &counts)?;
     let progress = progress::part(with.size_hint().1.unwrap_or(0) as u64, "with each further cable");
     let mut with = with.inspect(|_| progress.inc(1)).collect::<Result<Vec<_>, _>>()?;
     progress.finish_and_clear();
     with.sort();
+    let progress = progress::spinner("looking for the best cabling");
+    let best = Best::of_macs(&topology, &cabling, &operation, made.bound)?;
+    progress.finish_and_clear();
+    if let Some(path) = &args.write_cabling {
+        let best = best.as_ref().with_context(|| at(Path::new(name), NO_BEST))?;
+        write_all(path, &best.topology.to_toml())?;
+    }
     let ends: Vec<_> = topology.links().map(|link| link.ends.map(|end| [end.host, end.device])).collect();
     let without = Without::all(&ends, &without);
     let with = With::all(&cabling, &free, &with);
-    let report = report(args.operation, &cabling, &made, without, with);
-    output.print(&report, || text(&report, &made))
+    let mut report = report(args.operation, &cabling, &made, without, with);
+    let text = match output {
+        Output::Json => String::new(),
+        Output::Text => text(&report, &made, best.as_ref()),
+    };
+    report.best_cabling = best.map(Best::into_report);
+    output.print(&report, || text)
 }
 
-/// The host that the arguments name as root
-fn root(args: &TopoPlan, cabling: &Cabling) -> Result<usize, Failure> {
-    match &args.root {
-        Some(_) if !args.operation.has_root() => {
-            Err(Failure::usage("--root is for broadcast, gather, reduce and scatter: leave it out"))
-        }
-        None => Ok(0),
-        Some(name) => cabling.hosts().iter().position(|host| host == name).ok_or_else(|| {
-            Failure::usage(format!("--root {name}: the hosts are {}", cabling.hosts().join(", ")))
-        }),
-    }
-}
+/// Why there is no best cabling.
+const NO_BEST: &str =
+    "the ports of some Macs are faster than those of others: their best cabling is not known";
 
 /// The devices without a cable, by host
 fn free_ports(topology: &Topology) -> Vec<Vec<&str>> {
@@ -195,10 +218,11 @@ fn report<'a>(
             .collect(),
         unplugs,
         additions,
+        best_cabling: None,
     }
 }
 
-fn text(report: &Planned<'_>, plan: &Plan) -> String {
+fn text(report: &Planned<'_>, plan: &Plan, best: Option<&Best>) -> String {
     let per_cable = |seconds: f64| seconds * report.cable_bytes_per_second;
     let verdict = if report.optimal {
         "no plan is faster".to_owned()
@@ -220,6 +244,7 @@ fn text(report: &Planned<'_>, plan: &Plan) -> String {
         ],
         ["because".to_owned(), plain(&proof(report))],
         ["trees".to_owned(), trees(plan)],
+        ["best cabling".to_owned(), best.map_or_else(|| NO_BEST.to_owned(), best_cabling)],
     ]);
     let mut rows = vec![["cable", "if unplugged"].map(str::to_owned)];
     rows.extend(report.unplugs.iter().map(|unplug| {
@@ -234,7 +259,16 @@ fn text(report: &Planned<'_>, plan: &Plan) -> String {
     if !report.additions.is_empty() {
         let _ = write!(text, "\n\n{}", additions_text(report));
     }
+    if let Some(best) = best.filter(|best| !best.is_present()) {
+        let _ = write!(text, "\n\n{}", best.moves_text());
+    }
     text
+}
+
+/// The best cabling of the ports, in words
+fn best_cabling(best: &Best) -> String {
+    let which = if best.is_present() { "this one".to_owned() } else { best.takes() };
+    format!("{which}: {}", best.verdict())
 }
 
 /// The cables to add that make the operation faster, as a table
@@ -249,11 +283,6 @@ fn additions_text(report: &Planned<'_>) -> String {
         [cable(addition.ends), format!("{gain:.3} × as long")]
     }));
     if rows.len() == 1 { "no single cable makes it faster".to_owned() } else { table(rows) }
-}
-
-/// A cable by the ports at its ends
-fn cable([left, right]: [[&str; 2]; 2]) -> String {
-    plain(&format!("{} – {}", left.join(":"), right.join(":")))
 }
 
 /// The certificate in words

@@ -7,6 +7,7 @@ mod support;
 mod arguments;
 mod bench;
 mod bench_figures;
+mod best_cabling;
 mod calibrate;
 mod check;
 mod copy;

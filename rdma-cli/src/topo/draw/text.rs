@@ -4,7 +4,7 @@ use rdma_sim::topology::Topology;
 
 use crate::report::{plain, table};
 
-pub(super) fn text(topology: &Topology) -> String {
+pub(in crate::topo) fn text(topology: &Topology) -> String {
     let links: Vec<_> = topology.links().collect();
     let rows = topology.hosts().iter().flat_map(|host| {
         let links = &links;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::types::{Json, Sources};
 
 /// A section of the page, and the type that the command prints
-pub(super) const SECTIONS: [(&str, &str); 35] = [
+pub(super) const SECTIONS: [(&str, &str); 36] = [
     ("bench", "bench::report::Report"),
     ("bw", "bw::BwResult"),
     ("bw HOST:", "measure::bw::RemoteBw"),
@@ -44,6 +44,7 @@ pub(super) const SECTIONS: [(&str, &str); 35] = [
     ("topo discover", "topo::convert::Converted"),
     ("topo draw", "topo::draw::Drawn"),
     ("topo plan", "topo::plan::Planned"),
+    ("topo plan --ports", "topo::ports::Recommended"),
 ];
 
 const HEAD: &str = "# JSON output\n\nWith `--json`, a command prints one object, which has all keys of its table. `serve`, `copy --listen` \

@@ -17,7 +17,7 @@ use crate::support::{Running, stderr};
 
 /// A command, without `--json`, and its exit code; SRC, DIR, DST, LEFT, RIGHT, DISABLED, SCENARIO, FAILING, UNFIRED and PLAN are files,
 /// and LINE is one of a replay
-pub(super) const COMMANDS: [(&str, &str, i32); 25] = [
+pub(super) const COMMANDS: [(&str, &str, i32); 26] = [
     ("bench", "bench all-reduce --bytes 4KiB..8KiB", 0),
     ("bw", "bw --bytes 4KiB..8KiB", 0),
     ("calibrate", "calibrate --out DST", 0),
@@ -43,13 +43,15 @@ pub(super) const COMMANDS: [(&str, &str, i32); 25] = [
     ("topo discover", "topo discover LEFT RIGHT", 0),
     ("topo draw", "topo draw ring:3", 0),
     ("topo plan", "topo plan ring:3", 0),
+    ("topo plan --ports", "topo plan --ports 3 --hosts 5", 0),
 ];
 /// Commands whose text is as that of others
-pub(super) const JSON_COMMANDS: [(&str, &str, i32); 6] = [
+pub(super) const JSON_COMMANDS: [(&str, &str, i32); 7] = [
     ("bench", "bench broadcast --hosts 2 --bytes 4KiB", 0),
     ("sim check", "sim check UNFIRED --runs 2", 0),
     ("sim run", "sim run FAILING", 1),
     ("topo plan", "topo plan line:3", 0),
+    ("topo plan", "topo plan mesh:4", 0),
     ("topo plan", "topo plan ring:4 --operation broadcast", 0),
     ("topo plan", "topo plan ring:4 --operation all-to-all", 0),
 ];
