@@ -7,32 +7,12 @@ use std::time::Duration;
 /// ```
 /// use rdma_async::InvalidOptions;
 ///
-/// let refused = InvalidOptions::MaxInFlightSends { found: 0, max: 4096 };
+/// let refused = InvalidOptions::OutOfRange { option: "max_in_flight_sends", found: 0, min: 1, max: 4096 };
 /// assert_eq!(refused.to_string(), "max_in_flight_sends is 0; it must be 1 to 4096");
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidOptions {
-    /// The numbers of peers, of sessions, of streams, or of frames for each stream are zero or too high
-    #[error(
-        "{max_peers} peers, {max_sessions} sessions for each, {max_streams} streams in each, and {stream_share} frames for each of \
-         these; there must be 1 to 4096 peers, 1 to {most_sessions} sessions, 1 to {most_streams} streams, and {least_share} to \
-         {most_share} frames",
-        most_sessions = rdma_core::session::MAX_SESSIONS,
-        most_streams = rdma_core::session::MAX_STREAMS,
-        least_share = rdma_core::session::MAX_FRAGMENTS,
-        most_share = rdma_core::session::MAX_ROOM
-    )]
-    Sessions {
-        /// The most processes at once
-        max_peers: u32,
-        /// The most sessions that each may open
-        max_sessions: u32,
-        /// The most streams that each may open in a session
-        max_streams: u32,
-        /// Frames for each stream
-        stream_share: u32,
-    },
     /// The device's completion queue is too short for the paths to all peers
     #[error("the paths need {found} entries of the completion queue, the device has {max}; lower max_peers")]
     CompletionQueue {
@@ -40,14 +20,6 @@ pub enum InvalidOptions {
         found: u64,
         /// Entries that the device has
         max: u64,
-    },
-    /// The number of messages in flight is zero or too high
-    #[error("max_in_flight_sends is {found}; it must be 1 to {max}")]
-    MaxInFlightSends {
-        /// The number
-        found: u32,
-        /// The highest
-        max: u32,
     },
     /// A device carries no message of one frame, which every path needs
     #[error("the device carries messages of at most {found} bytes; a path needs {min}")]
@@ -66,6 +38,18 @@ pub enum InvalidOptions {
         /// The sum in bytes
         found: u64,
         /// The limit
+        max: u64,
+    },
+    /// An option that is a number is too low or too high
+    #[error("{option} is {found}; it must be {min} to {max}")]
+    OutOfRange {
+        /// The option: the name of its method of [`NodeOptions`](crate::NodeOptions)
+        option: &'static str,
+        /// The number
+        found: u64,
+        /// The lowest
+        min: u64,
+        /// The highest
         max: u64,
     },
     /// The peer timeout is too short or too long

@@ -1,6 +1,9 @@
 use std::time::Duration;
 
-use rdma_core::session::{Hello, Integrity, Limits, MAX_SLOTS, MAX_UNREPORTED, MIN_PEER_TIMEOUT};
+use rdma_core::session::{
+    Hello, Integrity, Limits, MAX_FRAGMENTS, MAX_ROOM, MAX_SESSIONS, MAX_SLOTS, MAX_STREAMS, MAX_UNREPORTED,
+    MIN_PEER_TIMEOUT,
+};
 use rdma_core::{Device, FRAME};
 
 use crate::invalid_options::InvalidOptions;
@@ -114,6 +117,8 @@ impl NodeOptions {
     }
 
     /// The longest message that can be received, in bytes; 4 MiB
+    ///
+    /// With 0, peers can send empty messages only.
     pub fn max_message(self, bytes: usize) -> Self {
         Self { max_message: bytes, ..self }
     }
@@ -229,20 +234,21 @@ impl NodeOptions {
         if !(min..=max).contains(&self.peer_timeout) {
             return Err(InvalidOptions::PeerTimeout { found: self.peer_timeout, min, max });
         }
-        if !(1..=4096).contains(&self.max_in_flight_sends) {
-            return Err(InvalidOptions::MaxInFlightSends { found: self.max_in_flight_sends, max: 4096 });
+        for (option, found, range) in [
+            ("max_in_flight_sends", self.max_in_flight_sends, 1..=4096),
+            ("max_peers", self.max_peers, 1..=4096),
+            ("max_sessions", self.max_sessions, 1..=MAX_SESSIONS),
+            ("max_streams", self.max_streams, 1..=MAX_STREAMS),
+            ("stream_share", self.stream_share, MAX_FRAGMENTS as u32..=MAX_ROOM),
+        ] {
+            if !range.contains(&found) {
+                let [found, min, max] = [found, *range.start(), *range.end()].map(u64::from);
+                return Err(InvalidOptions::OutOfRange { option, found, min, max });
+            }
         }
         let max_ports = Hello::MAX_PORTS as usize;
         if ports > max_ports {
             return Err(InvalidOptions::Ports { found: ports, max: max_ports });
-        }
-        if !self.limits().is_usable() || !(1..=4096).contains(&self.max_peers) {
-            return Err(InvalidOptions::Sessions {
-                max_peers: self.max_peers,
-                max_sessions: self.max_sessions,
-                max_streams: self.max_streams,
-                stream_share: self.stream_share,
-            });
         }
         let [send, _, bulk, _] = self.zones(ports);
         if send == 0 {

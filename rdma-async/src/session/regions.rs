@@ -72,7 +72,11 @@ impl Regions {
     /// If the name has more than 255 bytes.
     pub fn open<T: 'static>(&self, name: impl Into<String>, memory: Arc<Adopted<T>>, rights: Access) {
         let name = name.into();
-        assert!(name.len() <= MAX_NAME, "a name of {} bytes", name.len());
+        assert!(
+            name.len() <= MAX_NAME,
+            "the name of a region has {} bytes; it must have at most {MAX_NAME}",
+            name.len()
+        );
         let before = self.0.lock().insert(name, Region { memory, rights });
         drop(before);
     }

@@ -128,31 +128,20 @@ fn unusable_options_are_refused_with_the_reason() {
     use InvalidOptions::*;
     let (min, max) = (Duration::from_millis(8), Duration::from_hours(24));
     let ns = Duration::from_nanos(1);
-    let sessions = |max_peers, max_sessions, stream_share| Sessions {
-        max_peers,
-        max_sessions,
-        max_streams: 16,
-        stream_share,
-    };
+    let range = |option, found, min, max| OutOfRange { option, found, min, max };
     let table = [
         (options().peer_timeout(min - ns), PeerTimeout { found: min - ns, min, max }),
         (options().peer_timeout(max + ns), PeerTimeout { found: max + ns, min, max }),
-        (options().max_in_flight_sends(0), MaxInFlightSends { found: 0, max: 4096 }),
-        (options().max_in_flight_sends(4097), MaxInFlightSends { found: 4097, max: 4096 }),
-        (options().max_peers(0), sessions(0, 16, 128)),
-        (options().max_peers(4097), sessions(4097, 16, 128)),
-        (options().max_sessions(0), sessions(5, 0, 128)),
-        (options().max_sessions((1 << 18) + 1), sessions(5, (1 << 18) + 1, 128)),
-        (
-            options().max_streams(0),
-            Sessions { max_peers: 5, max_sessions: 16, max_streams: 0, stream_share: 128 },
-        ),
-        (
-            options().max_streams(1025),
-            Sessions { max_peers: 5, max_sessions: 16, max_streams: 1025, stream_share: 128 },
-        ),
-        (options().stream_share(16), sessions(5, 16, 16)),
-        (options().stream_share((1 << 14) + 1), sessions(5, 16, (1 << 14) + 1)),
+        (options().max_in_flight_sends(0), range("max_in_flight_sends", 0, 1, 4096)),
+        (options().max_in_flight_sends(4097), range("max_in_flight_sends", 4097, 1, 4096)),
+        (options().max_peers(0), range("max_peers", 0, 1, 4096)),
+        (options().max_peers(4097), range("max_peers", 4097, 1, 4096)),
+        (options().max_sessions(0), range("max_sessions", 0, 1, 1 << 18)),
+        (options().max_sessions((1 << 18) + 1), range("max_sessions", (1 << 18) + 1, 1, 1 << 18)),
+        (options().max_streams(0), range("max_streams", 0, 1, 1024)),
+        (options().max_streams(1025), range("max_streams", 1025, 1, 1024)),
+        (options().stream_share(16), range("stream_share", 16, 17, 1 << 14)),
+        (options().stream_share((1 << 14) + 1), range("stream_share", (1 << 14) + 1, 17, 1 << 14)),
         (options().receive_memory((4 << 20) - 1), ReceiveMemory { found: (4 << 20) - 1, min: 4 << 20 }),
         // Regression: the product overflowed.
         (options().max_message(usize::MAX), ReceiveMemory { found: 32 << 20, min: usize::MAX }),

@@ -1,5 +1,6 @@
 //! Regions that peers read and write by name
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,6 +111,11 @@ fn a_region_gives_no_more_than_its_rights() {
             assert_eq!(ab.get("empty", 0, 1).await.unwrap_err(), RemoteError::NotPermitted);
             assert_eq!(ab.get("weight", 0, 1).await.unwrap_err(), RemoteError::NoRegion);
             assert_eq!(ab.get(&"w".repeat(256), 0, 1).await.unwrap_err(), RemoteError::NoRegion);
+            // Regression: the panic did not name the limit.
+            let open = || regions.open("w".repeat(256), Arc::clone(memory), BOTH);
+            let refused = catch_unwind(AssertUnwindSafe(open)).unwrap_err();
+            let why = "the name of a region has 256 bytes; it must have at most 255";
+            assert_eq!(refused.downcast_ref::<String>().unwrap(), why);
             assert!(regions.close(WEIGHTS) && !regions.close(WEIGHTS));
             assert_eq!(ab.get(WEIGHTS, 0, 1).await.unwrap_err(), RemoteError::NoRegion);
             regions.open(WEIGHTS, Arc::clone(memory), BOTH.union(other));
