@@ -164,7 +164,7 @@ impl fmt::Display for Call {
             return operation.fmt(f);
         }
         match counts {
-            Some(hash) => write!(f, "{operation}_v of {count} {element} in parts of lengths {hash:08x}")?,
+            Some(hash) => write!(f, "{operation}_v of {count} {element} with counts of hash {hash:08x}")?,
             None => write!(f, "{operation} of {count} {element}")?,
         }
         if let Some(reduction) = reduction {

@@ -18,7 +18,7 @@ use crate::PlanError;
 #[non_exhaustive]
 pub enum GroupError {
     /// A slice has another length than the operation needs
-    #[error("the {name} has {found} elements; {expected} are needed")]
+    #[error("`{name}`: {found} elements were given; {expected} are needed")]
     Argument {
         /// Which argument
         name: &'static str,
@@ -64,8 +64,8 @@ pub enum GroupError {
 
     /// Two ranks asked for different operations
     #[error(
-        "operation {sequence} is {} on rank {}, and {} on rank {}: all ranks have to call the same operations in the same order",
-        calls[0], ranks[0], calls[1], ranks[1]
+        "operation {sequence} is {} on rank {}, and {} on rank {}: all ranks have to {}",
+        calls[0], ranks[0], calls[1], ranks[1], agreement(calls)
     )]
     Mismatch {
         /// Number of the operation, from 0
@@ -340,6 +340,17 @@ pub enum ShrinkError {
         /// How many ranks the group had
         size: usize,
     },
+}
+
+/// What all ranks have to do that have made different calls
+fn agreement([one, other]: &[Call; 2]) -> &'static str {
+    let has_counts = one.counts.is_some() && other.counts.is_some();
+    match has_counts && (Call { counts: one.counts, count: one.count, ..*other }) == *one {
+        true => {
+            "pass the same counts in the same order; only hashes of them are exchanged, so print those of these two ranks"
+        }
+        false => "call the same operations in the same order",
+    }
 }
 
 /// The name of a value that is a hash: a person compares the cablings instead.

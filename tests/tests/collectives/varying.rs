@@ -109,6 +109,11 @@ fn ranks_that_disagree_about_the_counts_find_out() {
         for error in errors_of(counts) {
             let GroupError::Mismatch { sequence: 0, calls, .. } = &error else { panic!("{error}") };
             assert_ne!(calls[0].counts, calls[1].counts, "{error}");
+            let text = error.to_string();
+            assert!(
+                text.contains(" u8 with counts of hash ") && text.contains("pass the same counts in"),
+                "{text}"
+            );
         }
     }
 }
