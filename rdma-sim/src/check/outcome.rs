@@ -30,6 +30,13 @@ use std::error::Error;
 /// check(Check::new().runs(3), async |net| begin(&net).await);
 /// check(Check::new().runs(3), async |net| Ok::<(), Box<dyn Error>>(net.open("a", "rdma_en2").map(drop)?));
 /// ```
+///
+/// A body may never return, as one that always panics; `!` is an outcome, too.
+///
+/// ```should_panic
+/// # use rdma_sim::{Check, check};
+/// check(Check::new().runs(1), async |_| panic!("not written yet"));
+/// ```
 pub trait Outcome<Kind = ()> {
     /// The error as text, with those that have caused it
     ///
@@ -42,6 +49,25 @@ pub trait Outcome<Kind = ()> {
 impl Outcome for () {
     fn into_text(self) -> Result<(), String> {
         Ok(())
+    }
+}
+
+/// The type `!`, which stable Rust names as the result of a function only
+type Never = <fn() -> ! as Function>::Result;
+
+/// A function, by what it returns
+trait Function {
+    type Result;
+}
+
+impl<R> Function for fn() -> R {
+    type Result = R;
+}
+
+#[expect(private_interfaces, reason = "the trait only names the type")]
+impl Outcome for Never {
+    fn into_text(self) -> Result<(), String> {
+        self
     }
 }
 

@@ -75,6 +75,7 @@ impl From<&str> for Target {
 /// let at = rdma_core::Time::from_nanos(9_000_000);
 /// let plan = plan.and(Fault::at_port(at, "a", "rdma_en2", FaultKind::Replug));
 /// assert_eq!(plan.to_string(), "at 5ms a:rdma_en2 unplug; at 9ms a:rdma_en2 replug");
+/// assert!(plan.iter().all(|fault| fault.to_string().contains("a:rdma_en2")));
 /// Sim::new().faults(plan).run(async |_| ());
 /// # Ok::<(), rdma_sim::FaultError>(())
 /// ```
@@ -90,6 +91,11 @@ impl FaultPlan {
     /// Whether there are no faults
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// The faults, in the order in which they were added
+    pub fn iter(&self) -> std::slice::Iter<'_, Fault> {
+        self.0.iter()
     }
 
     /// Adds a fault
@@ -110,6 +116,24 @@ impl FaultPlan {
         self.0.iter().try_for_each(|fault| {
             fault.check(topology).map_err(|reason| FaultError { text: fault.to_string(), reason })
         })
+    }
+}
+
+impl<'a> IntoIterator for &'a FaultPlan {
+    type Item = &'a Fault;
+    type IntoIter = std::slice::Iter<'a, Fault>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl IntoIterator for FaultPlan {
+    type Item = Fault;
+    type IntoIter = std::vec::IntoIter<Fault>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
     }
 }
 

@@ -18,6 +18,13 @@ fn plain() -> Check {
     Check::new().runs(1).name("t").scheduler(Scheduler::Fifo)
 }
 
+/// Regression: a body of type `!`, such as one that is not written yet, did not compile.
+#[test]
+fn a_body_may_never_return() {
+    let failure = try_check(plain(), async |_| panic!("not written yet")).unwrap_err();
+    assert!(failure.reason.starts_with("not written yet"), "{failure}");
+}
+
 #[test]
 fn a_stall_says_which_task_waits_for_what() {
     let failure = failure(plain(), async |net: Net| {
