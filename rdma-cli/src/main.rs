@@ -89,7 +89,8 @@ fn main() -> ExitCode {
 
 /// Prints what clap has to say: an error of the arguments, or the help that was asked for
 fn refuse(error: &clap::Error) -> ExitCode {
-    match error.print().and_then(|()| io::stdout().flush()) {
+    let is_open = if error.use_stderr() { Ok(()) } else { closed_streams::require_output() };
+    match is_open.and_then(|()| error.print()).and_then(|()| io::stdout().flush()) {
         Err(why) if !error.use_stderr() && why.kind() != io::ErrorKind::BrokenPipe => {
             report::error(&anyhow::Error::new(why).context("standard output: cannot be written"));
             ExitCode::FAILURE

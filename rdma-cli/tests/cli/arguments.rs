@@ -97,6 +97,12 @@ fn a_wrong_file_is_a_failure_and_a_wrong_name_is_usage() {
             1,
             "apart.toml: no cables join these groups of hosts: a |",
         ),
+        // Regression: a number that is none was said to be a shape that does not exist.
+        ("topo draw ring:-1", 2, "ring:-1: \"-1\" is no number of hosts: write 3 to 1778, as in ring:3"),
+        ("topo draw ring:99999999999999999999", 2, "is no number of hosts: write 3 to 1778, as in ring:3"),
+        ("topo draw mesh:", 2, "mesh:: \"\" is no number of hosts: write 2 to 33, as in mesh:2"),
+        ("topo draw ring:2000", 2, "2000 hosts are too many for a ring: write 3 to 1778"),
+        ("topo check - -", 2, "standard input is read once: write `-` for one of the files"),
         ("topo plan ring:1000", 2, "1000 hosts: a group has 1 to 64"),
         ("topo plan ring:1", 2, "a ring has at least 3 Macs, not 1"),
         ("bench all-reduce --hosts 5 --topology ring:4", 2, "ring:4 has 4 hosts, not 5: leave one of the"),
@@ -138,6 +144,29 @@ fn a_wrong_file_is_a_failure_and_a_wrong_name_is_usage() {
         let output = inside(&folder, arguments);
         assert_failed(&output, code, &[why]);
         assert!(code == 0 || output.stdout.is_empty(), "{arguments}");
+    }
+}
+
+/// Regression: the byte-order mark with which some editors begin a file was no JSON and no TOML.
+#[test]
+fn files_may_begin_with_a_byte_order_mark() {
+    let folder = Folder::new();
+    let with_mark = |content: &[u8]| [b"\xef\xbb\xbf", content].concat();
+    folder.write("report.json", with_mark(&fs::read(REPORT).unwrap()));
+    folder.write("matrix.json", with_mark(b"[[null, \"rdma_en2\"], [\"rdma_en2\", null]]"));
+    folder.write("ring.toml", with_mark(b"shape = \"ring\"\nhosts = 3\n"));
+    for arguments in [
+        "devices --from report.json",
+        "topo draw matrix.json",
+        "topo plan ring.toml",
+        "doctor --from report.json",
+    ] {
+        let output = inside(&folder, arguments);
+        assert!(stdout(&output).lines().count() > 1, "{arguments}: {output:?}");
+        let piped = arguments.rsplit_once(' ').unwrap();
+        let file = fs::File::open(folder.path(piped.1)).unwrap();
+        let read = tool().args(piped.0.split_whitespace()).arg("-").stdin(file).output().unwrap();
+        assert_eq!(read.status, output.status, "{arguments}: {read:?}");
     }
 }
 

@@ -72,6 +72,8 @@ fn a_closed_standard_input_or_output_is_an_error() {
         ("copy - file <&-", "standard input: cannot be read: Bad file descriptor"),
         ("topo draw - <&-", "standard input: cannot be read: Bad file descriptor"),
         ("topo draw ring:3 >&-", "standard output: cannot be written: Bad file descriptor"),
+        ("help copy >&-", "standard output: cannot be written: Bad file descriptor"),
+        ("--version >&-", "standard output: cannot be written: Bad file descriptor"),
         ("copy file - >&-", "standard output: cannot be written: Bad file descriptor"),
         ("ping --count 1 --json >&-", "standard output: cannot be written: Bad file descriptor"),
     ] {

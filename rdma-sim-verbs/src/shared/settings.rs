@@ -31,8 +31,8 @@ fn tb5() -> Profile {
 ///
 /// # Errors
 ///
-/// [`SettingsError::NoTopology`] if the text is neither a shape nor a file; [`SettingsError::TooManyHosts`] or
-/// [`SettingsError::Topology`] if the shape is impossible; [`SettingsError::Read`] if the file cannot be read; [`SettingsError::File`] if its
+/// [`SettingsError::NoTopology`] if the text is neither a shape nor a file; [`SettingsError::NumberOfHosts`],
+/// [`SettingsError::TooManyHosts`] or [`SettingsError::Topology`] if the shape is impossible; [`SettingsError::Read`] if the file cannot be read; [`SettingsError::File`] if its
 /// topology is invalid; [`SettingsError::HostCount`] if it has another number of hosts than `hosts`.
 pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsError> {
     let (name, count) = match text.split_once(':').map(|(name, count)| (name, count.parse::<usize>())) {
@@ -43,7 +43,7 @@ pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsEr
         Ok(shape) => {
             let count = count.or(hosts).unwrap_or_else(|| shape.min_hosts());
             let ports = shape.default_ports(count, 1);
-            if ports > MacModel::MAX_PORTS {
+            if ports > MacModel::MAX_PORTS || count > Topology::MAX_HOSTS {
                 return Err(SettingsError::TooManyHosts { shape, hosts: count });
             }
             Topology::shaped(shape, count, ports, 1, LineRate::TB5)?
@@ -54,9 +54,10 @@ pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsEr
             let read =
                 File::open(path).and_then(|file| file.take(MAX_TOPOLOGY + 1).read_to_string(&mut content));
             let len = read.map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound if !is_path(text) => {
-                    SettingsError::NoTopology(text.to_owned(), Box::new(unknown))
-                }
+                io::ErrorKind::NotFound if !is_path(text) => match shape_of(text) {
+                    Some((shape, count)) => SettingsError::NumberOfHosts { shape, count: count.to_owned() },
+                    None => SettingsError::NoTopology(text.to_owned(), Box::new(unknown)),
+                },
                 _ => SettingsError::Read(text.to_owned(), error),
             })?;
             if len as u64 > MAX_TOPOLOGY {
@@ -72,6 +73,21 @@ pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsEr
     with_hosts(text, topology, hosts)
 }
 
+/// The shape before a colon, and what follows
+fn shape_of(text: &str) -> Option<(Shape, &str)> {
+    let (name, count) = text.split_once(':')?;
+    Some((name.parse().ok()?, count))
+}
+
+/// The most Macs of a shape: each has as many ports as the shape needs
+fn most_hosts(shape: Shape) -> usize {
+    match shape {
+        Shape::Mesh | Shape::Star => MacModel::MAX_PORTS + 1,
+        Shape::Pair => 2,
+        _ => Topology::MAX_HOSTS,
+    }
+}
+
 /// Whether a text names a file that may be missing, rather than a shape: it has a slash, or the extension of a file
 fn is_path(text: &str) -> bool {
     text.contains('/') || text.ends_with(".toml") || text.ends_with(".json")
@@ -83,6 +99,8 @@ fn is_path(text: &str) -> bool {
 ///
 /// [`SettingsError::File`] if the topology is invalid; [`SettingsError::HostCount`] if it has another number of hosts than `hosts`.
 pub fn topology_in(name: &str, content: &str, hosts: Option<usize>) -> Result<Topology, SettingsError> {
+    // Some editors begin a file with a byte-order mark.
+    let content = content.strip_prefix('\u{feff}').unwrap_or(content);
     // Lists within a list are a matrix; anything else in JSON is a hostfile.
     let first = content.trim_start().strip_prefix('[').map(|rest| rest.trim_start().chars().next());
     let found = match first {
@@ -140,10 +158,21 @@ pub enum SettingsError {
         /// How many it should have
         expected: usize,
     },
-    /// A shape in which a host would need more ports than a simulated Mac has
+    /// A shape with a number of hosts that is none
     #[error(
-        "{hosts} hosts are too many for a {shape}: each would need more than the {} ports of a simulated Mac",
-        MacModel::MAX_PORTS
+        "{shape}:{count}: {count:?} is no number of hosts: write {} to {}, as in {shape}:{}",
+        shape.min_hosts(), most_hosts(*shape), shape.min_hosts()
+    )]
+    NumberOfHosts {
+        /// The shape
+        shape: Shape,
+        /// What follows its colon
+        count: String,
+    },
+    /// A shape of more hosts than there can be, or in which one would need more ports than a simulated Mac has
+    #[error(
+        "{hosts} hosts are too many for a {shape}: write {} to {}{}",
+        shape.min_hosts(), most_hosts(*shape), why_most(*shape)
     )]
     TooManyHosts {
         /// The shape
@@ -166,6 +195,14 @@ pub enum SettingsError {
     /// The text has no settings
     #[error("invalid settings of a fabric: {0}")]
     Text(String),
+}
+
+/// Why a shape has no more hosts
+fn why_most(shape: Shape) -> String {
+    match shape {
+        Shape::Mesh | Shape::Star => format!("; a simulated Mac has at most {} ports", MacModel::MAX_PORTS),
+        _ => String::new(),
+    }
 }
 
 /// An error with the file, and with the line if it has one

@@ -340,7 +340,7 @@ fn invalid_arguments_are_refused_with_the_reason() {
         (
             &["--topology", "mesh:2000", "--", "true"],
             2,
-            "2000 hosts are too many for a mesh: each would need more than the 32 ports",
+            "2000 hosts are too many for a mesh: write 2 to 33; a simulated Mac has at most 32 ports",
         ),
     ];
     for (arguments, code, why) in table {
