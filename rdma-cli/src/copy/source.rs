@@ -19,7 +19,9 @@ use crate::input::standard_input;
 pub(crate) struct Source {
     path: PathBuf,
     file: File,
+    /// The file that is read, and that of `path`, which may say no length
     found: Metadata,
+    named: Metadata,
     read: u64,
     is_standard_input: bool,
 }
@@ -29,32 +31,23 @@ impl Source {
         // Checked before it is opened: opening a pipe would wait for a writer.
         let read = || at(path, "cannot be read");
         require_regular(path, &fs::metadata(path).with_context(read)?)?;
-        let file = File::open(path).with_context(read)?;
-        let found = file.metadata().with_context(read)?;
-        Ok(Self { path: path.to_owned(), file, found, read: 0, is_standard_input: false })
+        let mut file = File::open(path).with_context(read)?;
+        let named = file.metadata().with_context(read)?;
+        let (mut found, path) = (named.clone(), path.to_owned());
+        // Files of /proc say that they have no bytes. One that cannot be read fails when it is sent, so that both sides learn it.
+        if found.len() == 0 && file.read(&mut [0]).is_ok_and(|len| len > 0) {
+            file.rewind().with_context(read)?;
+            (file, found) = spooled(&mut file, &path, |_| ())?;
+        }
+        Ok(Self { path, file, found, named, read: 0, is_standard_input: false })
     }
 
-    /// Reads standard input up to its end, into a temporary file without a name: the length is announced before the content
+    /// Reads standard input up to its end: the length is announced before the content
     pub(crate) fn standard_input(progress: &ProgressBar) -> Result<Self> {
-        let path = spool();
-        let written = || at(&path, "cannot be written");
-        let mut file = tempfile::tempfile().map_err(without_path).with_context(written)?;
-        let (mut input, mut piece) = (standard_input()?.lock(), vec![0; PIECE]);
-        loop {
-            match input.read(&mut piece) {
-                Ok(0) => break,
-                Ok(len) => {
-                    file.write_all(&piece[..len]).with_context(written)?;
-                    progress.inc(len as u64);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error).context("standard input: cannot be read"),
-            }
-        }
+        let mut input = standard_input()?.lock();
+        let (file, found) = spooled(&mut input, Path::new("-"), |len| progress.inc(len))?;
         progress.finish_and_clear();
-        file.rewind().with_context(|| at(&path, "cannot be read"))?;
-        let found = file.metadata().with_context(|| at(&path, "cannot be read"))?;
-        Ok(Self { path, file, found, read: 0, is_standard_input: true })
+        Ok(Self { path: spool(), file, named: found.clone(), found, read: 0, is_standard_input: true })
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -71,13 +64,13 @@ impl Source {
         if self.is_standard_input {
             return 0o666;
         }
-        rights(&self.found)
+        rights(&self.named)
     }
 
     /// Fails if `destination` is the same file under this or another name
     pub(crate) fn require_other(&self, destination: &Path) -> Result<()> {
         match fs::metadata(destination) {
-            Ok(found) if Identity::of(&found) == Identity::of(&self.found) => {
+            Ok(found) if Identity::of(&found) == Identity::of(&self.named) => {
                 bail!(at(destination, "source and destination are the same file"))
             }
             // A destination that cannot be inspected is refused when it is created.
@@ -122,6 +115,28 @@ impl Source {
     fn changed(&self) -> String {
         at(&self.path, "the file changed while it was copied")
     }
+}
+
+/// What is left of `input`, the file at `path`, in a temporary file without a name; `read` counts its bytes
+fn spooled(input: &mut impl Read, path: &Path, read: impl Fn(u64)) -> Result<(File, Metadata)> {
+    let temporary = spool();
+    let written = || at(&temporary, "cannot be written");
+    let mut file = tempfile::tempfile().map_err(without_path).with_context(written)?;
+    let mut piece = vec![0; PIECE];
+    loop {
+        match input.read(&mut piece) {
+            Ok(0) => break,
+            Ok(len) => {
+                file.write_all(&piece[..len]).with_context(written)?;
+                read(len as u64);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error).with_context(|| at(path, "cannot be read")),
+        }
+    }
+    file.rewind().with_context(|| at(&temporary, "cannot be read"))?;
+    let found = file.metadata().with_context(|| at(&temporary, "cannot be read"))?;
+    Ok((file, found))
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ const FILES: [FileFailure; 8] = {
 pub(crate) enum Declined {
     #[error("it asks for a copy: write --into DIR to take copies")]
     Copy,
+    #[error("nothing is written through a symbolic link")]
+    Link,
     #[error("it asks for a measurement, and this side takes one copy: `tb5 serve` does both")]
     Measurement,
     #[error("{MAX_PEERS} other peers are served already")]
@@ -60,7 +62,8 @@ pub(crate) enum Declined {
 }
 
 impl Declined {
-    const ALL: [Self; 5] = [Self::Copy, Self::Measurement, Self::Peer, Self::Silence, Self::Duration];
+    const ALL: [Self; 6] =
+        [Self::Copy, Self::Link, Self::Measurement, Self::Peer, Self::Silence, Self::Duration];
 
     /// The code with which the session ends
     fn code(self) -> u64 {
@@ -70,6 +73,7 @@ impl Declined {
             Self::Peer => 13,
             Self::Silence => 14,
             Self::Duration => 15,
+            Self::Link => 16,
         }
     }
 
@@ -77,6 +81,11 @@ impl Declined {
     fn remedy(self) -> String {
         match self {
             Self::Copy => "the other side takes no copies: run `tb5 serve --into DIR` there".to_owned(),
+            Self::Link => {
+                "the other side has a symbolic link in this path, and writes nothing through it: name a \
+                           path without one; its output says which it is"
+                    .to_owned()
+            }
             Self::Measurement => {
                 "the other side takes one copy and nothing else: run `tb5 serve` there".to_owned()
             }

@@ -167,12 +167,18 @@ fn strangers_are_not_in_the_way() {
         1,
         &["127.0.0.1: the other side has no such file or directory: its output says more"],
     );
+    // Regression: the sender read only that the other side has given up.
+    std::os::unix::fs::symlink("/tmp", root.path("out")).unwrap();
+    let why = "127.0.0.1: the other side has a symbolic link in this path, and writes nothing through it";
+    assert_failed(&send(&key, "127.0.0.1:out/x"), 1, &[why]);
+    fs::remove_file(root.path("out")).unwrap();
     assert_code(&send(&key, "127.0.0.1:x"), 0);
     drop(silent);
     let received = listener.running.finish();
     assert_code(&received, 0);
     let said = stderr(&received);
     assert!(said.contains("another shared key") && said.contains("is not there: create it first"), "{said}");
+    assert!(said.contains("out: is a symbolic link: remove it, or name another place: nothing is"), "{said}");
     assert_eq!(root.entries(), ["x"]);
 }
 

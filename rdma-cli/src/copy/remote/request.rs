@@ -12,7 +12,7 @@ use crate::copy::destination::{Destination, require_directory};
 use crate::copy::entry::{Entry, Kind};
 use crate::failure::at;
 use crate::file::{Replacement, names_directory};
-use crate::machines::require_below;
+use crate::machines::{Declined, require_below};
 
 /// Request of the sender
 pub(super) struct Request {
@@ -72,7 +72,10 @@ impl Request {
             );
             place.push(name);
             let is_link = fs::symlink_metadata(&place).is_ok_and(|found| found.is_symlink());
-            ensure!(!is_link, at(&place, "is a symbolic link: remove it first"));
+            if is_link {
+                let what = at(&place, "is a symbolic link: remove it, or name another place");
+                bail!(anyhow::Error::new(Declined::Link).context(what));
+            }
         }
         if is_file && !is_directory && names_directory(&self.path) {
             let (kind, why) = match place.exists() {
