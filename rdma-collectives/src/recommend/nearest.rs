@@ -1,7 +1,5 @@
 //! The cabling that is recommended, with the hosts in the places where fewest cables have to be moved
 
-use std::collections::BTreeMap;
-
 use super::Recommendation;
 use crate::{Cable, Cabling, Operation};
 
@@ -20,33 +18,34 @@ impl Recommendation {
         if current.hosts().len() != hosts {
             return self.clone();
         }
-        let mut stay = BTreeMap::<[usize; 2], usize>::new();
-        for cable in current.cables().iter().filter(|cable| cable.rates == [self.rate; 2]) {
-            *stay.entry(sorted(cable.ends)).or_default() += 1;
-        }
-        let kept = |places: &[usize]| {
-            let mut left = stay.clone();
-            let pairs = self.cabling.cables().iter().map(|cable| sorted(cable.ends.map(|end| places[end])));
-            pairs.filter(|pair| left.get_mut(pair).is_some_and(take)).count()
+        let usable = current.cables().iter().filter(|cable| cable.rates == [self.rate; 2]);
+        let (present, wanted) = (counts(hosts, usable), counts(hosts, self.cabling.cables()));
+        // The cables of one place that stay.
+        let kept = |places: &[usize], place: usize| {
+            let between = |other: usize| wanted[place][other].min(present[places[place]][places[other]]);
+            (0..hosts).map(between).sum::<usize>()
         };
         let starts = if hosts > MANY { 1 } else { hosts };
         let climbed = (0..starts).map(|start| {
             let mut places = self.turned(start);
-            let mut best = kept(&places);
+            // Each cable is at two places.
+            let mut best = (0..hosts).map(|place| kept(&places, place)).sum::<usize>() / 2;
             loop {
                 let mut pairs = (0..hosts).flat_map(|one| (one + 1..hosts).map(move |other| (one, other)));
                 let is_better = pairs.any(|(one, other)| {
                     if !self.are_alike(places[one], places[other]) {
                         return false;
                     }
+                    // Cables between the two stay or not as before.
+                    let before = kept(&places, one) + kept(&places, other);
                     places.swap(one, other);
-                    let found = kept(&places);
-                    if found <= best {
+                    let after = kept(&places, one) + kept(&places, other);
+                    if after <= before {
                         places.swap(one, other);
+                        return false;
                     }
-                    let is_better = found > best;
-                    best = best.max(found);
-                    is_better
+                    best += after - before;
+                    true
                 });
                 if !is_better {
                     return (best, places);
@@ -100,13 +99,12 @@ impl Recommendation {
     }
 }
 
-fn sorted([left, right]: [usize; 2]) -> [usize; 2] {
-    [left.min(right), left.max(right)]
-}
-
-/// Takes one off a count, if there is one
-fn take(count: &mut usize) -> bool {
-    let is_left = *count > 0;
-    *count = count.saturating_sub(1);
-    is_left
+/// How many cables there are between each two hosts
+fn counts<'a>(hosts: usize, cables: impl IntoIterator<Item = &'a Cable>) -> Vec<Vec<usize>> {
+    let mut counts = vec![vec![0; hosts]; hosts];
+    for [left, right] in cables.into_iter().map(|cable| cable.ends) {
+        counts[left][right] += 1;
+        counts[right][left] += 1;
+    }
+    counts
 }
