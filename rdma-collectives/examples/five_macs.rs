@@ -1,4 +1,4 @@
-//! Five Macs: which cables to add on paper, what they gain, a cable that is pulled, and a Mac that is lost, without which the others go on
+//! Five Macs: the best cabling of their ports on paper, with the proof and the cables to plug for it, what it gains, a cable that is pulled, and a Mac that is lost, without which the others go on
 //!
 //! `cargo run --example five_macs`; simulated, with virtual times.
 #![allow(clippy::print_stdout, reason = "a program")]
@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use cluster::{RATE, Result, Sessions, connect};
 use futures::future::join_all;
-use rdma_collectives::{
-    Addition, Cable, Cabling, Group, GroupError, Operation, Reduction, additions, all_reduce,
-};
+use rdma_collectives::{Cabling, Group, GroupError, Operation, Reduction, all_reduce, recommend_for};
 use rdma_sim::{Net, Sim, SimDevice, Topology};
 
 const MACS: usize = 5;
@@ -27,17 +25,22 @@ const PULLED_IN: usize = 3;
 const LOST_IN: usize = 6;
 
 fn main() -> Result {
-    // On paper: which cable to add, until one port at most is free.
-    let mut cabling = Cabling::of_pairs(MACS, LINE, RATE);
-    while let Some(addition) = best_addition(&cabling)? {
-        let [left, right] = addition.ends.map(|mac| &cabling.hosts()[mac]);
-        let gain = all_reduce(&cabling)?.time.to_f64() / addition.with.to_f64();
-        println!("with a cable {left} - {right}, an all_reduce is {gain:.2} times as fast");
-        cabling = cabling.with_cable(Cable::new(addition.ends[0], addition.ends[1], RATE))?;
+    // On paper: the best cabling of these ports, with as many of the present cables as possible in their places.
+    let line = Cabling::of_pairs(MACS, LINE, RATE);
+    let best = recommend_for(&[PORTS; MACS], RATE, &Operation::AllReduce)?.nearest_to(&line);
+    println!("{best}");
+    let gain = all_reduce(&line)?.time.to_f64() / best.time.to_f64();
+    println!("Over it, an all_reduce is {gain:.2} times as fast as over the cables as found.");
+    let pairs = pairs(&best.cabling);
+    let name = |mac: usize| &line.hosts()[mac];
+    for (left, right) in LINE.iter().filter(|pair| !pairs.contains(pair)) {
+        println!("unplug {} - {}", name(*left), name(*right));
+    }
+    for (left, right) in pairs.iter().filter(|pair| !LINE.contains(pair)) {
+        println!("plug {} - {}", name(*left), name(*right));
     }
 
     // Simulated: both cablings.
-    let pairs: Vec<_> = cabling.cables().iter().map(|cable| (cable.ends[0], cable.ends[1])).collect();
     for (name, pairs) in [("as found", &LINE[..]), ("as advised", &pairs)] {
         let took = run(pairs, async |net, groups| time_of_third(&net, groups).await)?;
         println!("{name}: 16 MiB in {:.3} ms over {} cables", millis(took), pairs.len());
@@ -53,12 +56,10 @@ fn main() -> Result {
     })
 }
 
-/// The cable that gains most, if two Macs have a free port
-fn best_addition(cabling: &Cabling) -> Result<Option<Addition>> {
-    let taken = |mac| cabling.cables().iter().filter(|cable| cable.ends.contains(&mac)).count();
-    let free: Vec<_> = (0..MACS).map(|mac| PORTS - taken(mac)).collect();
-    let all = additions(cabling, &Operation::AllReduce, RATE, &free)?;
-    Ok(all.collect::<std::result::Result<Vec<_>, _>>()?.into_iter().min())
+/// The Macs at both ends of each cable
+fn pairs(cabling: &Cabling) -> Vec<(usize, usize)> {
+    let ends = cabling.cables().iter().map(|cable| cable.ends);
+    ends.map(|[left, right]| (left.min(right), left.max(right))).collect()
 }
 
 /// Runs `program` with the groups of all Macs over these cables
