@@ -19,7 +19,7 @@ use crate::signals::Interrupt;
 
 /// Source of a copy
 pub(crate) enum Sources {
-    File(Source),
+    File(Box<Source>),
     Directory { root: PathBuf, entries: Vec<Entry> },
 }
 
@@ -29,7 +29,7 @@ impl Sources {
     /// Call it before `Interrupt::listen`: a signal must end the process while it waits for standard input.
     pub(crate) fn open(path: &Path, is_recursive: bool) -> Result<Self> {
         if is_standard(path) {
-            return Ok(Self::File(Source::standard_input(&progress::reading())?));
+            return Ok(Self::File(Box::new(Source::standard_input(&progress::reading())?)));
         }
         Self::of_path(path, is_recursive)
     }
@@ -37,7 +37,7 @@ impl Sources {
     /// Opens a file, or reads the names in a directory
     pub(crate) fn of_path(path: &Path, is_recursive: bool) -> Result<Self> {
         if !path.is_dir() {
-            return Ok(Self::File(Source::open(path)?));
+            return Ok(Self::File(Box::new(Source::open(path)?)));
         }
         if !is_recursive {
             bail!(at(path, "is a directory: copy it with -r"));
@@ -102,7 +102,7 @@ impl<'a, D: Device> Sender<'a, D> {
     /// Sends everything, and returns its hash once the receiver has confirmed it
     pub(super) async fn send(mut self, sources: Sources) -> Result<Sent> {
         match sources {
-            Sources::File(source) => self.send_file(PathBuf::new(), source).await?,
+            Sources::File(source) => self.send_file(PathBuf::new(), *source).await?,
             Sources::Directory { root, entries } => {
                 for entry in entries {
                     match &entry.kind {

@@ -137,13 +137,14 @@ impl<'a> Ports<'a> {
 
     /// Takes the first free port for each end that does not stay
     fn place(&mut self, hosts: [usize; 2], stay: [Option<usize>; 2]) -> Result<Placed> {
-        let mut ports = [0; 2];
-        for end in 0..2 {
+        let mut port = |end: usize| {
             let used = &mut self.used[hosts[end]];
             let free = stay[end].or_else(|| used.iter().position(|is_used| !is_used));
-            ports[end] = free.context("a host has more cables than ports")?;
-            used[ports[end]] = true;
-        }
+            let port = free.context("a host has more cables than ports")?;
+            used[port] = true;
+            anyhow::Ok(port)
+        };
+        let ports = [port(0)?, port(1)?];
         Ok(Placed { hosts, ports })
     }
 

@@ -83,7 +83,7 @@ struct With<'a> {
 const ADDITIONS: usize = 5;
 
 pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
-    let written = [&args.out, &args.write_cabling].into_iter().flatten();
+    let mut written = [&args.out, &args.write_cabling].into_iter().flatten();
     reserve_standard_output(written.clone(), output)?;
     if let (Some(out), Some(cabling)) = (&args.out, &args.write_cabling)
         && is_same(out, cabling)
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
     match &args.topology {
         None => ports::run(args, output),
         Some(name) => {
-            written.into_iter().try_for_each(|file| require_other(file, [name]))?;
+            written.try_for_each(|file| require_other(file, [name]))?;
             plan_cabling(name, args, output)
         }
     }
