@@ -4,8 +4,10 @@
 //! [state](crate::state!) it is, and what its tasks [wait for](waits_for). Outside of a simulation, these cost a look at a thread-local variable, and only
 //! `always!` does something: it panics, as `assert!` does. The session protocol notes its own [states](ProtocolState).
 
+mod peering_state;
 mod protocol_state;
 
+pub use self::peering_state::PeeringState;
 pub use self::protocol_state::ProtocolState;
 
 use std::cell::{Cell, RefCell};
@@ -60,6 +62,21 @@ pub trait Observer {
     ///
     /// The peering is locked meanwhile: the observer must not use its sessions.
     fn reached(&self, _: ProtocolState) {}
+
+    /// Whether the observer wants to know the [state of each peering](Self::peering), which takes time
+    fn watches_peerings(&self) -> bool {
+        false
+    }
+
+    /// A side of a peering, the one that has connected or the other one, has taken a step and is in this state
+    ///
+    /// The peering is not locked.
+    fn peering(&self, _has_connected: bool, _: PeeringState) {}
+
+    /// A fault called `name` fires at this host, or at a port of it
+    ///
+    /// The simulation is locked meanwhile: the observer must not use it.
+    fn fault_fires(&self, _host: &str, _name: &str) {}
 }
 
 thread_local! {
@@ -124,6 +141,23 @@ pub fn waits_for(event: fmt::Arguments<'_>) {
 pub fn reached(state: ProtocolState) {
     if let Some(observer) = observer() {
         observer.reached(state);
+    }
+}
+
+/// The observer of this thread, if it watches peerings
+///
+/// Sessions ask by themselves: this is for the library.
+#[doc(hidden)]
+#[inline]
+pub fn peering_observer() -> Option<Rc<dyn Observer>> {
+    observer().filter(|observer| observer.watches_peerings())
+}
+
+/// Notifies the observer that a fault fires at a host; for simulations
+#[doc(hidden)]
+pub fn fault_fires(host: &str, name: &str) {
+    if let Some(observer) = observer() {
+        observer.fault_fires(host, name);
     }
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rdma_core::Runtime;
-use rdma_core::probe::{self, Observation, Observer, ProtocolState, Statement};
+use rdma_core::probe::{self, Observation, Observer, PeeringState, ProtocolState, Statement};
 
 use crate::executor::SimRuntime;
 use crate::trace::{Mark, MarkContent};
@@ -51,6 +51,22 @@ impl Observer for Marking {
     fn reached(&self, state: ProtocolState) {
         if let Some(outer) = &self.outer {
             outer.reached(state);
+        }
+    }
+
+    fn watches_peerings(&self) -> bool {
+        self.outer.as_ref().is_some_and(|outer| outer.watches_peerings())
+    }
+
+    fn peering(&self, has_connected: bool, state: PeeringState) {
+        if let Some(outer) = &self.outer {
+            outer.peering(has_connected, state);
+        }
+    }
+
+    fn fault_fires(&self, host: &str, name: &str) {
+        if let Some(outer) = &self.outer {
+            outer.fault_fires(host, name);
         }
     }
 }

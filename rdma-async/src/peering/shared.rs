@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
-use rdma_core::session::{PathId, PathLoss, Priority, SessionId, StreamId};
-use rdma_core::{Completion, Device, Runtime, Time};
+use rdma_core::session::{PathId, PathLoss, Priority, SessionId, Side, StreamId};
+use rdma_core::{Completion, Device, Runtime, Time, probe};
 
 use super::application::{Awaited, Queued};
 use super::body::{Body, Effects};
@@ -89,6 +89,7 @@ impl<D: Device> PeeringShared<D> {
     fn unlock(&self, mut state: MutexGuard<'_, State<D>>, effects: &mut Effects) {
         let has_news = state.has_news();
         let hardware = state.take_ended();
+        let watching = probe::peering_observer().map(|observer| (observer, state.side(), state.probe()));
         let giving_back = effects.holds_values().then(|| GivingBack::begin(&self.giving_back));
         drop(state);
         effects.run(&self.reactor);
@@ -97,6 +98,9 @@ impl<D: Device> PeeringShared<D> {
             self.news.update(|has_news| *has_news = true);
         }
         self.stop_all(hardware);
+        if let Some((observer, side, state)) = watching {
+            observer.peering(side == Side::Connecting, state);
+        }
     }
 
     /// Whether the devices have given up every path that has ended, and the memory for it is free

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use rdma_core::probe::PeeringState;
 use rdma_core::session::{
     ControlMessage, IncomingId, Integrity, PathCounts, PathId, PathLoss, PathStatus, Peering, SessionId,
     SessionWaits, Side,
@@ -340,6 +341,11 @@ impl<D: Device> State<D> {
 
     pub(crate) fn side(&self) -> Side {
         self.core.side()
+    }
+
+    /// The state of the protocol, for the observer of a simulation
+    pub(crate) fn probe(&self) -> PeeringState {
+        self.core.state()
     }
 
     pub(crate) fn session_waits(&self, id: SessionId) -> SessionWaits {

@@ -111,6 +111,12 @@ impl OutgoingStream {
         self.messages.iter().filter(|message| !message.is_done && message.kind != PacketKind::Finish).count()
     }
 
+    /// Whether a message of the bulk lane has begun, and has not arrived
+    pub(super) fn awaits_arrival(&self) -> bool {
+        let mut begun = self.messages.iter().take(self.sent);
+        begun.any(|message| message.kind == PacketKind::Announce && !message.is_done)
+    }
+
     /// Whether the peer has everything
     pub(super) fn is_acknowledged(&self) -> bool {
         self.messages.is_empty()

@@ -39,7 +39,7 @@ pub use self::world::Process;
 
 use std::fmt;
 
-use rdma_core::{Completion, PortState, Time};
+use rdma_core::{Completion, PortState, Time, probe};
 
 use self::completion_queues::CompletionQueues;
 use self::coverage::Coverage;
@@ -281,6 +281,7 @@ impl Fabric {
             return;
         }
         self.coverage.fault(fault.kind.name());
+        probe::fault_fires(fault.target.host(), fault.kind.name());
         self.trace.record(self.schedule.now(), RecordKind::Fault, number, 0);
         let effects = self.world.fire(&fault.target, &fault.kind);
         self.apply(effects);

@@ -13,6 +13,7 @@ mod path;
 mod progress;
 mod room;
 mod session;
+mod state;
 mod status;
 mod unannounced;
 
