@@ -1,6 +1,7 @@
 mod control_messages;
 mod expected;
 mod regressions;
+mod states;
 mod unannounced;
 mod world;
 
