@@ -7,13 +7,27 @@ use futures::future::join;
 use rdma_async::NodeOptions;
 use rdma_async::time::timeout;
 use rdma_core::Time;
-use rdma_sim::fault::{FAULTS, Fault, Target, TargetKind};
-use rdma_sim::{FaultPlan, Net, Run, RunError, Sim};
+use rdma_sim::fault::{FAULTS, Fault, FaultInfo, Target, TargetKind};
+use rdma_sim::{FaultPlan, LineRate, Model, Net, Run, RunError, Sim};
 use rdma_tests::{DEVICE, message, options, try_connected};
+
+use super::figures::cables;
 
 /// Two messages of each lane, of one packet and of several, of one part and of two
 const LENS: [usize; 4] = [100, 5_000, 70_000, 300_000];
 const PEER_TIMEOUT: Duration = Duration::from_millis(40);
+
+/// The other cable, where there are two
+const OTHER: &str = "rdma_en3";
+/// Faults that need another cable: one moves it, and a device that looks once a second is no way to a peer that gives up after 40 ms
+const NEEDS_OTHER: [&str; 2] = ["cross", "slow-receive"];
+
+/// Two hosts with so many cables, on such devices
+#[derive(Clone, Debug)]
+struct Scope {
+    model: Model,
+    cables: usize,
+}
 
 /// How a run ended for the sender and for the receiver: everything, or an error
 type Outcome = Option<(bool, bool)>;
@@ -23,10 +37,10 @@ fn small() -> NodeOptions {
 }
 
 /// Sends the messages and closes, while the peer receives them; `None` if no session was made
-async fn program(net: Net) -> Outcome {
+async fn program(net: Net, ports: &[&str]) -> Outcome {
     // A session that is lost before the peer has heard of it is never accepted.
     let (runtime, options) = (net.runtime(), small());
-    let connected = timeout(&*runtime, Duration::from_secs(1), try_connected(&net, &[DEVICE], &options));
+    let connected = timeout(&*runtime, Duration::from_secs(1), try_connected(&net, ports, &options));
     let pair = connected.await?.ok()?;
     let send = async {
         for (number, len) in LENS.into_iter().enumerate() {
@@ -49,24 +63,45 @@ async fn program(net: Net) -> Outcome {
     Some(join(send, receive).await)
 }
 
-fn run(faults: FaultPlan) -> Result<Run<Outcome>, RunError> {
-    let limit = Time::ZERO + Duration::from_secs(3);
-    Sim::new().faults(faults).time_limit(limit).try_run(program)
+impl Scope {
+    /// One cable for the faults that a session survives on it, two for the others
+    fn all(model: &Model) -> [Self; 2] {
+        [1, 2].map(|cables| Self { model: model.clone(), cables })
+    }
+
+    fn sim(&self) -> Sim {
+        let limit = Time::ZERO + Duration::from_secs(3);
+        let rates = [LineRate::TB5; 2];
+        Sim::new().topology(cables(&rates[..self.cables])).model(self.model.clone()).time_limit(limit)
+    }
+
+    fn ports(&self) -> &'static [&'static str] {
+        &[DEVICE, OTHER][..self.cables]
+    }
+
+    fn run(&self, faults: FaultPlan) -> Result<Run<Outcome>, RunError> {
+        self.sim().faults(faults).try_run(|net| program(net, self.ports()))
+    }
+
+    /// The moments of all events of a run without a fault
+    fn events(&self) -> BTreeSet<Time> {
+        let whole = self.sim().keep_records().run(|net| program(net, self.ports()));
+        assert_eq!(whole.value, Some((true, true)));
+        whole.history.records.iter().map(|record| record.time).collect()
+    }
 }
 
-/// The faults of the catalogue with their arguments, and after what they end
-fn faults() -> Vec<String> {
+/// The faults of the catalogue that belong to so many cables, with their arguments
+fn faults(cables: usize) -> Vec<String> {
     let with = |name: &str, argument: &str| match argument {
         "–" => vec![name.to_owned()],
         "PERCENT" => vec![format!("{name} 10%")],
         "TIME" => vec![format!("{name} 100us"), format!("{name} 3ms")],
-        "INDEX" => vec![format!("{name} 3")],
         "N" => vec![format!("{name} 1"), format!("{name} 3")],
         // A verb of connecting that hangs makes no session: `blocked.rs` has those.
         "VERB" => vec![format!("{name} destroy_qp"), format!("{name} dereg_mr")],
         "VERB=TIME" => vec![format!("{name} modify_qp=3ms"), format!("{name} create_qp=100us")],
-        // It takes two cables at one host.
-        "DEVICE" => Vec::new(),
+        "DEVICE" => vec![format!("{name} {OTHER}")],
         other => panic!("{name} {other}: which argument?"),
     };
     let targets = |kind: TargetKind| match kind {
@@ -74,8 +109,8 @@ fn faults() -> Vec<String> {
         TargetKind::Port => ["a", "b"].map(|host| format!("{host}:{DEVICE}")),
         other => panic!("{other:?}: which targets?"),
     };
-    // A device that looks once a second is no way to a peer that gives up after 40 ms: the session waits for another.
-    let all = FAULTS.iter().filter(|info| info.name != "slow-receive").flat_map(|info| {
+    let belongs = |info: &&FaultInfo| NEEDS_OTHER.contains(&info.name) == (cables == 2);
+    let all = FAULTS.iter().filter(belongs).flat_map(|info| {
         let texts = with(info.name, info.argument);
         targets(info.target)
             .into_iter()
@@ -87,55 +122,78 @@ fn faults() -> Vec<String> {
 /// Faults that end processes; a session survives all others
 const ENDS: [&str; 3] = ["kill", "reboot", "restart"];
 
-/// Tries each fault at every `step`th event, from one that is another for each fault; how many runs, and how they ended by fault
-fn each_fault(step: usize) -> (u32, BTreeMap<String, [u32; 3]>) {
-    let whole = Sim::new().keep_records().run(program);
-    assert_eq!(whole.value, Some((true, true)));
-    let times = whole.history.records.iter().map(|record| record.time).collect::<BTreeSet<_>>();
-    let (mut runs, mut outcomes) = (0, BTreeMap::<String, [u32; 3]>::new());
-    for (number, fault) in faults().iter().enumerate() {
-        for at in times.iter().skip(number % step).step_by(step) {
-            let first = format!("at {}ns {fault}", at.as_nanos()).parse::<Fault>().unwrap();
-            let name = first.kind.name();
-            let end = first.kind.end().map(|end| {
-                let target: &Target = &first.target;
-                format!("; at {}ns {target} {end}", at.as_nanos() + 3_000_000)
-            });
-            let plan = format!("{first}{}", end.unwrap_or_default());
-            let run = run(plan.parse().unwrap()).unwrap_or_else(|error| panic!("{plan}: {error}"));
-            assert_eq!(run.findings, [], "{plan}");
-            let place = match run.value {
-                Some((true, true)) => 0,
-                Some((sent, _)) => {
-                    assert!(!sent, "{plan}: closed in good order, and not received");
-                    1
-                }
-                None => 2,
-            };
-            assert!(place == 0 || ENDS.contains(&name), "{plan}: {:?}", run.value);
-            outcomes.entry(name.to_owned()).or_default()[place] += 1;
-            runs += 1;
+/// Tries each fault at every `step`th event, from one that is another for each fault; how they ended by fault
+fn each_fault(model: &Model, step: usize) -> BTreeMap<String, [u32; 3]> {
+    let mut outcomes = BTreeMap::<String, [u32; 3]>::new();
+    for scope in Scope::all(model) {
+        let times = scope.events();
+        for (number, fault) in faults(scope.cables).iter().enumerate() {
+            for at in times.iter().skip(number % step).step_by(step) {
+                let first = format!("at {}ns {fault}", at.as_nanos()).parse::<Fault>().unwrap();
+                let name = first.kind.name();
+                outcomes.entry(name.to_owned()).or_default()[place(&scope, *at, &first)] += 1;
+            }
         }
     }
-    (runs, outcomes)
+    let tried = outcomes.keys().map(String::as_str).collect::<Vec<_>>();
+    assert_eq!(
+        tried,
+        FAULTS.iter().map(|info| info.name).collect::<Vec<_>>(),
+        "each kind of fault was tried"
+    );
+    outcomes
+}
+
+/// Runs with one fault, checks the outcome, and returns which one it is
+fn place(scope: &Scope, at: Time, first: &Fault) -> usize {
+    let end = first.kind.end().map(|end| {
+        let target: &Target = &first.target;
+        format!("; at {}ns {target} {end}", at.as_nanos() + 3_000_000)
+    });
+    let plan = format!("{first}{}", end.unwrap_or_default());
+    let run = scope.run(plan.parse().unwrap()).unwrap_or_else(|error| panic!("{scope:?} {plan}: {error}"));
+    assert_eq!(run.findings, [], "{scope:?} {plan}");
+    let place = match run.value {
+        Some((true, true)) => 0,
+        Some((sent, _)) => {
+            assert!(!sent, "{scope:?} {plan}: closed in good order, and not received");
+            1
+        }
+        None => 2,
+    };
+    assert!(place == 0 || ENDS.contains(&first.kind.name()), "{scope:?} {plan}: {:?}", run.value);
+    place
+}
+
+/// Tries each fault at every `step`th event on a kind of device; shows how many runs there were, and how they ended
+#[expect(clippy::print_stdout, reason = "the counts are the result")]
+fn count(device: &str, model: &Model, step: usize, bounds: std::ops::Range<u32>) {
+    let outcomes = each_fault(model, step);
+    let runs = outcomes.values().flatten().sum::<u32>();
+    println!("{device}: {runs} runs");
+    for (fault, [complete, lost, unmade]) in &outcomes {
+        println!("  {fault}: {complete} complete, {lost} lost, {unmade} without a session");
+    }
+    assert!(bounds.contains(&runs), "{device}: {runs} runs, expected {bounds:?}: {outcomes:?}");
 }
 
 /// Catches a message that is lost, repeated or another one, a task that never ends, and a session that ends without need, at
 /// whichever event the fault comes.
 #[test]
 fn each_fault_at_some_events() {
-    let (runs, outcomes) = each_fault(8);
-    assert!(runs > 1500, "{runs} runs: {outcomes:?}");
+    count("tb5", &Model::tb5(), 8, 1500..3000);
 }
 
-/// As [`each_fault_at_some_events`], all of them.
+/// As [`each_fault_at_some_events`], on the other kind of device: its queue pairs, addresses and completions follow other rules.
 #[test]
-#[ignore = "takes a minute"]
-#[expect(clippy::print_stdout, reason = "the counts are the result")]
+fn each_fault_at_some_events_on_roce() {
+    count("roce", &Model::roce(), 8, 1500..3000);
+}
+
+/// As [`each_fault_at_some_events`], all of them, on both kinds of devices.
+#[test]
+#[ignore = "takes minutes"]
 fn each_fault_at_each_event() {
-    let (runs, outcomes) = each_fault(1);
-    println!("{runs} runs");
-    for (fault, [complete, lost, unmade]) in outcomes {
-        println!("{fault}: {complete} complete, {lost} lost, {unmade} without a session");
-    }
+    count("tb5", &Model::tb5(), 1, 12_000..24_000);
+    count("roce", &Model::roce(), 1, 12_000..24_000);
 }
