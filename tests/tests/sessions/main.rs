@@ -33,6 +33,7 @@ mod short_messages;
 mod short_queues;
 mod silence;
 mod small_scope;
+mod states;
 mod strangers;
 mod streams;
 mod teardown;
