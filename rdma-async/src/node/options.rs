@@ -7,7 +7,7 @@ use rdma_core::session::{
 use rdma_core::{Device, FRAME};
 
 use crate::invalid_options::InvalidOptions;
-use crate::peering::lanes::STAGING;
+use crate::peering::staging::STAGING;
 #[cfg(feature = "shared-key")]
 use crate::shared_key::SharedKey;
 

@@ -10,9 +10,10 @@ use super::inner::{NodeInner, Route};
 use super::link_trust::Trial;
 use super::options::{PART, WINDOW};
 use crate::error::ConnectError;
-use crate::peering::lanes::{Lanes, STAGING};
+use crate::peering::lanes::Lanes;
 use crate::peering::paths::NewPath;
 use crate::peering::shared::PeeringShared;
+use crate::peering::staging::STAGING;
 use crate::pool::{Registration, Zone};
 
 /// Queue pairs that are not connected yet

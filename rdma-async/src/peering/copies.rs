@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::body::Effects;
+use crate::effects::Effects;
 use crate::pool::{Account, Lease, Pool};
 use crate::wait_queue::{SharedWaitQueue, Waiter};
 
@@ -120,7 +120,7 @@ impl Copies {
     }
 
     /// Wakes all tasks that wait, because nothing can be sent any more
-    pub(super) fn wake_all(&self, effects: &mut Effects) {
+    pub(super) fn wake_all<T>(&self, effects: &mut Effects<T>) {
         self.line.wake_all(effects);
     }
 }

@@ -9,8 +9,8 @@ use rdma_core::{Completion, Device, FRAME, Status, Time, frames};
 
 use super::body::{Body, Effects};
 use super::incoming::IncomingBuffers;
-use super::lanes::BulkReceive;
 use super::memory_line::MemoryLine;
+use super::posted::BulkReceive;
 use super::request::Request;
 use super::session_state::SessionState;
 use super::state::{Announced, REFUSED, State, find_stream};

@@ -17,7 +17,9 @@ use rdma_core::{
 };
 
 use super::post_queue::{Post, PostQueue, Refused};
+use super::posted::{BulkReceive, BulkSend, Posted};
 use super::request::Request;
+use super::staging::Staging;
 use crate::blocked_call::DeviceCall;
 use crate::device_calls::DeviceCalls;
 use crate::pool::{AdoptedMemory, Lease, Registration};
@@ -42,10 +44,8 @@ pub(crate) struct Lanes<D: Device> {
     pub(super) payload: Option<(u32, u64, u32)>,
     /// The payloads that are posted for sending on the bulk lane, oldest first.
     bulk_sends: VecDeque<BulkSend>,
-    /// Memory for payloads of messages that no device knows, which are copied there.
-    staging: Vec<Lease>,
-    /// How many payloads were posted from there, and how many of them have been sent.
-    staged: [usize; 2],
+    /// Memory for payloads of messages on the heap.
+    staging: Staging,
     /// Places for the trailers of the bulk lane: those that are received, then those that are sent.
     trailers: Option<Lease>,
     /// How many trailers were posted for receiving, and for sending.
@@ -103,26 +103,6 @@ pub(crate) trait DeviceHandle<D>: Send + Sync {
     fn note_depth(&self, frames: NonZeroU32);
 }
 
-/// A receive of the bulk lane
-#[derive(Clone, Copy, Debug)]
-pub(super) enum BulkReceive {
-    /// Bytes of a message that arrives: the key of its buffer, where and how many
-    Payload { buffer: u32, offset: u64, len: u32 },
-    /// In a place for trailers
-    Trailer { place: u32 },
-}
-
-/// A payload that is posted for sending on the bulk lane
-#[derive(Clone, Copy, Debug)]
-pub(super) struct BulkSend {
-    /// The number of its message
-    pub(super) message: u32,
-    is_staged: bool,
-}
-
-/// How many payloads of messages on the heap a path can have under way: while one is on the cable, the next is posted.
-pub(crate) const STAGING: usize = 2;
-
 /// Bytes of a place for a trailer.
 const PLACE: usize = 64;
 const _: () = assert!(BulkTrailer::LEN <= PLACE && 2 * MAX_SLOTS as usize * PLACE <= FRAME);
@@ -159,8 +139,7 @@ impl<D: Device> Lanes<D> {
             bulk_receives: VecDeque::with_capacity(2 * MAX_SLOTS as usize),
             payload: None,
             bulk_sends: VecDeque::with_capacity(MAX_SLOTS as usize),
-            staging,
-            staged: [0; 2],
+            staging: Staging::new(staging),
             trailers: Some(trailers),
             trailer_count: [0; 2],
             trailer_sends: 0,
@@ -399,20 +378,17 @@ impl<D: Device> Lanes<D> {
 
     /// As [`send_bulk`](Self::send_bulk), of bytes that no device knows; there is [room](Self::has_staging) for them
     pub(super) fn send_staged(&mut self, message: u32, bytes: &[u8]) -> Result<(), rdma_core::Error> {
-        debug_assert!(self.has_staging(), "the bytes posted from this place before were sent");
-        let place = self.staged[0] % STAGING;
-        self.staging[place].write_at(0, bytes);
-        let sge = self.pool().sge(&self.staging[place], 0, bytes.len());
+        let place = self.staging.put(bytes);
+        let sge = live(&self.hardware).registrations[0].0.sge(place, 0, bytes.len());
         let id = Request::BulkPayload(message).wr_id(self.key);
         self.push_bulk_send(id, sge, frames(bytes.len()) - 1)?;
         self.bulk_sends.push_back(BulkSend { message, is_staged: true });
-        self.staged[0] += 1;
         Ok(())
     }
 
     /// Whether another payload can be copied
     pub(super) fn has_staging(&self) -> bool {
-        self.staged[0] - self.staged[1] < STAGING
+        self.staging.has_room()
     }
 
     /// Posts a send, or lets it wait for others; if the device takes none, its queue holds at most `depth` frames
@@ -426,7 +402,9 @@ impl<D: Device> Lanes<D> {
     /// Notes that the bytes of `message` have been sent; false if others were posted before
     pub(super) fn take_bulk_send(&mut self, message: u32) -> bool {
         let sent = self.bulk_sends.pop_front_if(|first| first.message == message);
-        self.staged[1] += usize::from(sent.is_some_and(|sent| sent.is_staged));
+        if sent.is_some_and(|sent| sent.is_staged) {
+            self.staging.sent();
+        }
         sent.is_some()
     }
 
@@ -454,7 +432,7 @@ impl<D: Device> Lanes<D> {
 
     fn take_leases(&mut self) -> Vec<Lease> {
         let receives = self.receives.iter_mut().filter_map(Option::take);
-        receives.chain(self.trailers.take()).chain(self.staging.drain(..)).collect()
+        receives.chain(self.trailers.take()).chain(self.staging.take()).collect()
     }
 
     /// Ends the path: what the device has to give up for it, which may block, and what was posted until then
@@ -486,16 +464,6 @@ fn post_recv<D: Device>(qp: &Qp<D>, id: WrId, sge: Sge) -> Result<(), rdma_core:
     // hands out no bytes, until `take_receive` on its completion; to a buffer that its table keeps while receives are posted for it; or to
     // `trailers`; or until `stop` has quarantined them or proved the end.
     unsafe { qp.post_recv(&request) }
-}
-
-/// What was posted on a path that has ended, and may not be used again before the device has stopped
-#[derive(Debug)]
-pub(super) struct Posted {
-    /// Frames
-    pub(super) leases: Vec<Lease>,
-    pub(super) bulk_receives: VecDeque<BulkReceive>,
-    /// Payloads of the bulk lane
-    pub(super) bulk_sends: VecDeque<BulkSend>,
 }
 
 impl<D: Device> Drop for Lanes<D> {
