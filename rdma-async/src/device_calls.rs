@@ -110,8 +110,9 @@ impl DeviceCalls {
             Box::new(move || match of_call.take() {
                 Some(done) => done(Ok(value)),
                 None => {
-                    drop(value);
+                    // First: what the value holds is given back to the device only if that is not blocked.
                     calls.returned(call);
+                    drop(value);
                 }
             })
         }));
