@@ -172,8 +172,9 @@ impl NodeOptions {
     /// sent: the application sees to it that those which wait for peers that do not read leave some to others.
     ///
     /// Messages that the node copies, as for [`send_bytes`](crate::Stream::send_bytes) and streams of bytes (`ByteStream`), leave half of it to
-    /// leases. Beyond that half, those of a stream are there only if as much stays free as they then hold. If that is not so, one of the
-    /// stream is on the heap. It is sent from there, through memory of its path; another one waits.
+    /// leases: one that is longer than the other half never fits. Beyond the half for leases, one is there only if as much stays free as the
+    /// others of its stream hold. If that is not so, one of the stream is on the heap, from where it is sent through memory of its path; a
+    /// further one waits. So on the heap, there is at most one message of each open stream.
     pub fn send_memory(self, bytes: usize) -> Self {
         Self { send_memory: bytes, ..self }
     }

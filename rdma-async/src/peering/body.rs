@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use super::copies::HeapPlace;
+use super::copies::CopiedMessage;
 use crate::effects;
 use crate::pool::Lease;
 
@@ -16,8 +16,8 @@ pub(crate) enum Body {
     Lease(Lease),
     /// On the heap: registered memory had no room in one piece
     Heap(Box<[u8]>),
-    /// A copy to be sent, on the heap: registered memory had no room beside what it leaves to others
-    Copy(Box<[u8]>, #[expect(dead_code, reason = "it is free when this is dropped")] HeapPlace),
+    /// To be sent, copied by the node
+    Copy(CopiedMessage),
 }
 
 impl Body {
@@ -32,7 +32,11 @@ impl Body {
         }
     }
 
-    /// The registered memory, if the bytes are there; what else there is to drop, after unlocking
+    /// The lease in which the application has the message
+    ///
+    /// # Errors
+    ///
+    /// The [`Body`] itself, if it is no lease of the application.
     pub(crate) fn into_lease(self) -> Result<Lease, Self> {
         match self {
             Self::Lease(lease) => Ok(lease),
@@ -47,7 +51,8 @@ impl Deref for Body {
     fn deref(&self) -> &[u8] {
         match self {
             Self::Lease(lease) => lease,
-            Self::Heap(bytes) | Self::Copy(bytes, _) => bytes,
+            Self::Heap(bytes) => bytes,
+            Self::Copy(message) => message,
         }
     }
 }

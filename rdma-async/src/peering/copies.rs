@@ -1,9 +1,11 @@
-//! What a stream has under way of messages that are copied: in send memory while it leaves enough to others, and else on the heap
+//! Messages that are copied to be sent: in send memory while it leaves enough to others, and else on the heap
 //!
-//! Copies are in send memory as long as half of that stays free for leases, and beyond it as much as the copies of the stream have. One
-//! message of a stream may be on the heap instead. So a stream whose peer does not read keeps no other from sending: what a stream waits
+//! Copies are in send memory as long as half of that stays free for leases, and beyond it as much as the other copies of the stream have.
+//! One message of a stream may be on the heap instead. So a stream whose peer does not read keeps no other from sending: what a stream waits
 //! for is its own.
 
+use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -15,77 +17,97 @@ use crate::wait_queue::{SharedWaitQueue, Waiter};
 pub(crate) struct Copies {
     /// Frames of send memory that they have.
     frames: Account,
-    /// Whether one is on the heap; tasks that have to wait for memory stand in this line.
-    line: SharedWaitQueue<bool>,
+    /// Whether one is on the heap, for tasks that wait for memory.
+    queue: SharedWaitQueue<bool>,
 }
 
-/// Memory for a copy
-pub(crate) enum CopyMemory {
+/// A message that the node has copied, or will copy, for the application
+pub(crate) enum CopiedMessage {
     Lease(Lease),
-    /// On the heap
-    Heap(HeapPlace),
+    Heap(Vec<u8>, #[expect(dead_code, reason = "it is free when this is dropped")] HeapSlot),
 }
 
-/// The one place of a stream for a copy on the heap, which is free again when this is dropped
+impl CopiedMessage {
+    /// Appends `bytes` to the message, inside the length for which its memory is
+    pub(crate) fn extend_from_slice(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Lease(lease) => lease.extend_from_slice(bytes),
+            Self::Heap(written, _) => written.extend_from_slice(bytes),
+        }
+    }
+}
+
+impl Deref for CopiedMessage {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Lease(lease) => lease,
+            Self::Heap(bytes, _) => bytes,
+        }
+    }
+}
+
+impl fmt::Debug for CopiedMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_on_heap = matches!(self, Self::Heap(..));
+        f.debug_struct("CopiedMessage").field("len", &self.len()).field("is_on_heap", &is_on_heap).finish()
+    }
+}
+
+/// The right of a stream to one copy on the heap, which is free again when this is dropped
 ///
 /// Dropping it wakes a task: not under a lock.
-pub(crate) struct HeapPlace(Arc<Copies>);
+pub(crate) struct HeapSlot(Arc<Copies>);
 
-impl Drop for HeapPlace {
+impl Drop for HeapSlot {
     fn drop(&mut self) {
-        self.0.line.update(|is_taken| *is_taken = false);
+        self.0.queue.update(|is_taken| *is_taken = false);
     }
 }
 
-impl std::fmt::Debug for HeapPlace {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("HeapPlace").finish()
-    }
-}
-
-/// A task's places in line, for one copy at a time; give them back with [`Copies::leave`]
+/// Where a task waits for memory, for one copy at a time; give it back with [`Copies::leave`]
 #[must_use]
 pub(crate) struct CopyWaiter {
-    /// In the line of the stream.
-    in_line: Waiter,
-    /// In that of the pool, once the task is first in line; lets leases go before.
-    for_memory: Waiter,
+    waiter: Waiter,
+    /// In the queue of the pool, once the task is the first of the stream; lets leases go before.
+    pool_waiter: Waiter,
 }
 
 impl CopyWaiter {
-    pub(crate) fn new(in_line: Waiter) -> Self {
-        Self { in_line, for_memory: Waiter::yielding() }
+    pub(crate) fn new(waiter: Waiter) -> Self {
+        Self { waiter, pool_waiter: Waiter::yielding() }
     }
 
     pub(crate) fn waits(&self) -> bool {
-        self.in_line.waits()
+        self.waiter.waits()
     }
 }
 
 impl Copies {
     pub(super) fn new() -> Arc<Self> {
-        let line = SharedWaitQueue::new("memory for a message, beside those of its stream", false, 0);
-        Arc::new(Self { frames: Account::default(), line })
+        let queue = SharedWaitQueue::new("memory for a message, beside those of its stream", false, 0);
+        Arc::new(Self { frames: Account::default(), queue })
     }
 
     /// Send memory for a copy, if no task of the stream waits for some
-    pub(crate) fn try_registered(&self, pool: &Pool, len: usize) -> Option<CopyMemory> {
-        self.line.try_take(|_| self.registered(pool, len))
+    pub(crate) fn try_registered(&self, pool: &Pool, len: usize) -> Option<CopiedMessage> {
+        self.queue.try_take(|_| self.registered(pool, len))
     }
 
-    fn registered(&self, pool: &Pool, len: usize) -> Option<CopyMemory> {
+    fn registered(&self, pool: &Pool, len: usize) -> Option<CopiedMessage> {
         let lease = pool.try_lease_for_copy(len, self.frames.frames())?;
         Some(self.charge(lease))
     }
 
-    fn charge(&self, mut lease: Lease) -> CopyMemory {
+    fn charge(&self, mut lease: Lease) -> CopiedMessage {
         lease.charge_to(&self.frames);
-        CopyMemory::Lease(lease)
+        CopiedMessage::Lease(lease)
     }
 
-    fn on_heap(self: &Arc<Self>, is_taken: &mut bool) -> Option<CopyMemory> {
+    fn on_heap(self: &Arc<Self>, len: usize, is_taken: &mut bool) -> Option<CopiedMessage> {
         let was_taken = std::mem::replace(is_taken, true);
-        (!was_taken).then(|| CopyMemory::Heap(HeapPlace(Arc::clone(self))))
+        (!was_taken).then(|| CopiedMessage::Heap(Vec::with_capacity(len), HeapSlot(Arc::clone(self))))
     }
 
     /// Memory for a copy of `len` bytes, in turn among those of the stream
@@ -95,13 +117,13 @@ impl Copies {
         len: usize,
         waiter: &mut CopyWaiter,
         cx: &mut Context<'_>,
-    ) -> Poll<CopyMemory> {
-        let CopyWaiter { in_line, for_memory } = waiter;
-        let mut memory = self.line.poll_take_alone(in_line, cx, |is_taken| {
-            self.registered(pool, len).or_else(|| self.on_heap(is_taken))
+    ) -> Poll<CopiedMessage> {
+        let CopyWaiter { waiter: own, pool_waiter } = waiter;
+        let mut memory = self.queue.poll_take_alone(own, cx, |is_taken| {
+            self.registered(pool, len).or_else(|| self.on_heap(len, is_taken))
         });
-        if memory.is_pending() && self.line.is_first(in_line) {
-            let lease = pool.poll_lease_for_copy(len, &self.frames, for_memory, cx);
+        if memory.is_pending() && self.queue.is_first(own) {
+            let lease = pool.poll_lease_for_copy(len, &self.frames, pool_waiter, cx);
             memory = lease.map(|lease| self.charge(lease));
         }
         if memory.is_ready() {
@@ -112,15 +134,20 @@ impl Copies {
 
     /// Stops waiting
     pub(crate) fn leave(&self, pool: &Pool, waiter: &mut CopyWaiter) {
-        let CopyWaiter { in_line, for_memory } = waiter;
-        if in_line.waits() {
-            self.line.leave_alone(in_line);
+        let CopyWaiter { waiter, pool_waiter } = waiter;
+        if waiter.waits() {
+            self.queue.leave_alone(waiter);
         }
-        pool.leave_for_copy(for_memory);
+        pool.leave_for_copy(pool_waiter);
+    }
+
+    /// How many tasks wait for memory
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.waiting()
     }
 
     /// Wakes all tasks that wait, because nothing can be sent any more
     pub(super) fn wake_all<T>(&self, effects: &mut Effects<T>) {
-        self.line.wake_all(effects);
+        self.queue.wake_all(effects);
     }
 }

@@ -97,7 +97,7 @@ impl IncomingBuffers {
         match &mut buffer.body {
             Body::Lease(lease) => lease.write_at(offset, payload),
             Body::Heap(bytes) => bytes[offset..][..payload.len()].copy_from_slice(payload),
-            Body::Copy(..) => unreachable!("messages are not received into copies"),
+            Body::Copy(_) => unreachable!("messages are not received into copies"),
         }
     }
 

@@ -431,16 +431,17 @@ impl<D: Device> Lanes<D> {
     }
 
     fn take_leases(&mut self) -> Vec<Lease> {
-        let receives = self.receives.iter_mut().filter_map(Option::take);
-        receives.chain(self.trailers.take()).chain(self.staging.take()).collect()
+        self.receives.iter_mut().filter_map(Option::take).chain(self.trailers.take()).collect()
     }
 
     /// Ends the path: what the device has to give up for it, which may block, and what was posted until then
     pub(super) fn stop(mut self) -> (Option<Hardware<D>>, Posted) {
+        let [staged, unused] = self.staging.take();
         let posted = Posted {
-            leases: self.take_leases(),
+            leases: self.take_leases().into_iter().chain(staged).collect(),
             bulk_receives: std::mem::take(&mut self.bulk_receives),
             bulk_sends: std::mem::take(&mut self.bulk_sends),
+            unused,
         };
         (self.hardware.take(), posted)
     }
@@ -452,7 +453,7 @@ fn post_send<D: Device>(qp: &Qp<D>, id: WrId, sge: Sge) -> Result<(), rdma_core:
     let request = SendRequest { id, op: SendOp::Send, sgl: &[sge], signaled: true };
     // SAFETY: the callers have `&mut Lanes`, which excludes other posts on the queue pair. The bytes are not written until the completion
     // of this request or `stop`: those of a packet are in a frame that is noted as posted on this path; those of a message stay in its
-    // table, which counts the posts; the place of a trailer, or of a payload that was copied, is written again only after the completion.
+    // table, which counts the posts; the place of a trailer is written again only after the completion, and that of a payload in `Staging`, which asserts it.
     unsafe { qp.post_send(&request) }
 }
 

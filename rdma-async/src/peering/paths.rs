@@ -7,6 +7,7 @@ use rdma_core::session::{LaneConfig, MIN_WINDOW, PathId, PathLoss};
 use rdma_core::{Cause, Device, FRAME, Invalid, Time, Verb};
 
 use super::body::{Body, Effects};
+use super::copies::CopiedMessage;
 use super::lanes::{DeviceHandle, Lanes};
 use super::request::SCRATCH;
 use super::state::{EndedPath, LostPath, State, StoppingPath, find_stream};
@@ -180,6 +181,8 @@ impl<D: Device> State<D> {
         self.has_stop_news = true;
         let buffers = stopping.buffers().collect::<Vec<_>>();
         let StoppingPath { path, posted, .. } = stopping;
+        // No device has it.
+        effects.drop(posted.unused.into_iter().map(Body::Lease));
         if outcome == Ok(true) {
             effects.drop(posted.leases.into_iter().map(Body::Lease));
             self.frames.stopped(key);
@@ -230,9 +233,9 @@ impl<D: Device> State<D> {
             (find_stream(&mut self.sessions, message.stream), message.slot.take())
         {
             match stream.ops.revoke(slot, SessionError::Unstopped.into(), effects) {
-                Some(Body::Lease(lease)) => std::mem::forget(lease),
-                // No device knows it: the device reads the copy of the path.
-                heap => effects.drop(heap),
+                // No device knows it: the device reads the staging memory of the path.
+                heap @ Some(Body::Copy(CopiedMessage::Heap(..))) => effects.drop(heap),
+                body => std::mem::forget(body),
             }
         }
     }
@@ -259,7 +262,8 @@ impl<D: Device> State<D> {
             else {
                 continue;
             };
-            if posted.contains(&(token as u32)) {
+            let is_on_heap = matches!(stream.ops.buffer(slot), Some(Body::Copy(CopiedMessage::Heap(..))));
+            if posted.contains(&(token as u32)) && !is_on_heap {
                 // A device may still read it.
                 self.limbo.extend(stream.ops.revoke(slot, error.clone().into(), effects));
             } else {

@@ -6,6 +6,7 @@ use rdma_core::session::{
 use rdma_core::{Device, Time};
 
 use super::body::{Body, Effects};
+use super::copies::CopiedMessage;
 use super::request::SCRATCH;
 use super::state::{State, find_stream};
 
@@ -159,11 +160,12 @@ impl<D: Device> State<D> {
                 let slot = message.slot.expect("a message of the bulk lane keeps its bytes");
                 let body = stream.ops.buffer(slot).expect("a message that was queued is in its slot");
                 let bytes = match body {
-                    Body::Lease(lease) => {
+                    Body::Lease(lease) | Body::Copy(CopiedMessage::Lease(lease)) => {
                         lanes.send_bulk(token, lease, offset, len)?;
                         lease.part(offset, len)
                     }
-                    Body::Heap(bytes) | Body::Copy(bytes, _) => {
+                    Body::Heap(_) => unreachable!("what is sent from the heap is a copy"),
+                    Body::Copy(CopiedMessage::Heap(bytes, _)) => {
                         let part = &bytes[offset..][..len];
                         lanes.send_staged(token, part)?;
                         if !lanes.has_staging() {

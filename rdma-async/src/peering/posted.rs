@@ -29,4 +29,6 @@ pub(super) struct Posted {
     pub(super) leases: Vec<Lease>,
     pub(super) bulk_receives: VecDeque<BulkReceive>,
     pub(super) bulk_sends: VecDeque<BulkSend>,
+    /// Staging memory in which nothing is under way
+    pub(super) unused: Vec<Lease>,
 }

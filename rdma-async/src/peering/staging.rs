@@ -37,8 +37,12 @@ impl Staging {
         self.counts[1] += 1;
     }
 
-    /// The memory, when nothing is put there any more
-    pub(super) fn take(&mut self) -> impl Iterator<Item = Lease> {
-        self.places.drain(..)
+    /// The memory in which payloads are that have not been sent, and the rest
+    pub(super) fn take(&mut self) -> [Vec<Lease>; 2] {
+        let [put, sent] = self.counts;
+        let is_in_use = |place: usize| (sent..put).any(|payload| payload % STAGING == place);
+        let places = std::mem::take(&mut self.places).into_iter().enumerate();
+        let (used, unused): (Vec<_>, Vec<_>) = places.partition(|(place, _)| is_in_use(*place));
+        [used, unused].map(|places| places.into_iter().map(|(_, lease)| lease).collect())
     }
 }

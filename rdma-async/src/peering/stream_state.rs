@@ -201,7 +201,7 @@ impl StreamState {
         [self.unread.frames(), self.in_hand.frames()]
     }
 
-    /// What it has under way of messages that are copied
+    /// Its messages that are copied
     pub(crate) fn copies(&self) -> Arc<Copies> {
         Arc::clone(&self.copies)
     }
@@ -225,10 +225,10 @@ impl StreamState {
         }
     }
 
-    /// A message that was sent, or was not, needs its memory no more
+    /// Ends the operation in `slot`; frees the memory of a copy at once
     pub(super) fn complete(&mut self, slot: u32, result: Result<(), SendError>, effects: &mut Effects) {
-        if let Some(body @ Body::Copy(..)) = self.ops.buffer(slot) {
-            // At once: its place on the heap does not wait for the task to ask for the outcome.
+        if let Some(body @ Body::Copy(_)) = self.ops.buffer(slot) {
+            // At once: no task gets it back, and others need the memory before the one that sent it asks for the outcome.
             effects.drop([std::mem::replace(body, Body::Heap(Box::default()))]);
         }
         self.ops.complete(slot, result, effects);

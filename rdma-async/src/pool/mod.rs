@@ -129,6 +129,12 @@ impl Pool {
         Some(self.lease(zone, start, frames))
     }
 
+    /// How long a lease for sending can be, in bytes
+    #[cfg(feature = "tokio")]
+    pub(crate) fn send_bytes(&self) -> usize {
+        self.0.zone_len(Zone::Send) as usize * FRAME
+    }
+
     /// How many frames of a zone are free
     pub(crate) fn free(&self, zone: Zone) -> u32 {
         self.0.zone(zone).inspect(Frames::free)

@@ -3,14 +3,15 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use rdma_core::Device;
+use rdma_core::{Device, FRAME};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
 use super::claim::Claim;
-use super::copying::Copying;
+use super::copy_allocator::CopyAllocator;
 use super::futures::Recv;
 use super::message::Message;
 use super::stream::Stream;
+use crate::peering::body::Body;
 
 /// The most bytes of a message; longer ones are not faster.
 const LONGEST: usize = 1 << 20;
@@ -38,7 +39,8 @@ const LONGEST: usize = 1 << 20;
 /// # }).value.unwrap();
 /// ```
 ///
-/// Each write is copied, and sent at once as one message of up to 1 MiB; put a `tokio::io::BufWriter` before it if writes are small. Flushing waits for nothing. Shutting down
+/// Each write is copied, and sent at once as one message of up to 1 MiB, and a quarter of the
+/// node's send memory; put a `tokio::io::BufWriter` before it if writes are small. Flushing waits for nothing. Shutting down
 /// [finishes](Stream::finish) the stream: what was written is still sent, also when the stream is dropped.
 ///
 /// Writes wait while the peer does not read, and leave memory to other streams, as [`Stream::send_bytes`]. They fail with
@@ -58,17 +60,19 @@ pub struct ByteStream<D: Device> {
     message: Option<(Message, usize)>,
     is_at_end: bool,
     claim: Claim<D>,
-    copying: Copying<D>,
+    allocator: CopyAllocator<D>,
     /// The most bytes of a message.
     max: usize,
 }
 
 impl<D: Device> From<Stream<D>> for ByteStream<D> {
     fn from(stream: Stream<D>) -> Self {
-        let max = LONGEST.min(stream.handle.max_message()).max(1);
+        // Several fit into the memory for copies.
+        let quarter = (stream.handle.peering.pool.send_bytes() / 4).max(FRAME);
+        let max = LONGEST.min(stream.handle.max_message()).min(quarter).max(1);
         let (recv, claim) = (Recv::yielding(&stream.handle), Claim::new(&stream.handle));
-        let copying = Copying::yielding(&stream.handle);
-        Self { stream, recv, message: None, is_at_end: false, claim, copying, max }
+        let allocator = CopyAllocator::yielding(&stream.handle);
+        Self { stream, recv, message: None, is_at_end: false, claim, allocator, max }
     }
 }
 
@@ -130,17 +134,18 @@ impl<D: Device> AsyncWrite for ByteStream<D> {
         if total == 0 {
             return Poll::Ready(Ok(0));
         }
-        let Self { claim, copying, max, .. } = &mut *self;
-        ready!(claim.poll_claim(cx))?;
+        let Self { claim, allocator, max, .. } = &mut *self;
         let len = total.min(*max);
-        let mut copy = ready!(copying.poll_blank(len, cx))?;
+        let mut copy = ready!(allocator.poll_alloc(len, cx))?;
+        // The memory is given back while there is no place: what others of the stream wait for is not kept from them.
+        ready!(claim.poll_claim(cx))?;
         let mut left = len;
         for slice in slices {
             let part = &slice[..slice.len().min(left)];
             copy.extend_from_slice(part);
             left -= part.len();
         }
-        claim.send(copy.into_body())?;
+        claim.send(Body::Copy(copy))?;
         Poll::Ready(Ok(len))
     }
 

@@ -3,7 +3,7 @@
 #[cfg(feature = "tokio")]
 mod byte_stream;
 mod claim;
-mod copying;
+mod copy_allocator;
 pub(crate) mod futures;
 mod handle;
 mod message;
@@ -346,6 +346,7 @@ impl<D: Device> Session<D> {
                 is_over: session.is_over,
                 waits,
                 wants_memory,
+                copies_without_memory: session.streams().map(|stream| stream.copies().waiting()).sum(),
                 waiting_for_send_memory,
             }
         })

@@ -172,7 +172,7 @@ async fn read<D: Device>(
         stream.send(lease).await.map_err(|failed| failed.error)?;
         return Ok(());
     }
-    let mut copy = stream.blank(len).await?;
+    let mut copy = stream.alloc_copy(len).await?;
     if len > 0 {
         let (range, inside) = frames_of(request);
         copy.extend_from_slice(&memory.lease(range).await[inside..]);

@@ -54,7 +54,9 @@ pub struct Snapshot {
     pub(crate) waits: SessionWaits,
     /// Long messages of this session that wait for memory of this node.
     pub(crate) wants_memory: usize,
-    /// Tasks that wait for memory of this node to send from.
+    /// Messages of this session that wait for memory for their copy.
+    pub(crate) copies_without_memory: usize,
+    /// Tasks that wait for send memory of the node, for whatever session.
     pub(crate) waiting_for_send_memory: usize,
 }
 
@@ -105,9 +107,9 @@ impl Snapshot {
         } else if announced > 0 {
             waits.push(format!("the rest of {} above 68,544 bytes", messages(announced)));
         }
-        if self.waiting_for_send_memory > 0 {
-            let tasks = plural(self.waiting_for_send_memory, "task", "tasks");
-            waits.push(format!("send memory of this node, with {tasks} in line"));
+        if self.copies_without_memory > 0 {
+            let count = messages(self.copies_without_memory);
+            waits.push(format!("send memory, or for the message on the heap before, with {count} to copy"));
         }
         if self.messages_unread > 0 {
             waits.push(format!("this application to read {}", messages(self.messages_unread)));
@@ -148,6 +150,14 @@ impl fmt::Display for Snapshot {
             writeln!(f, "    round trips: {round_trips}")?;
             blocked.iter().try_for_each(|blocked| writeln!(f, "    {blocked}"))?;
         }
-        self.waits_for().iter().try_for_each(|wait| writeln!(f, "  waits for {wait}"))
+        self.waits_for().iter().try_for_each(|wait| writeln!(f, "  waits for {wait}"))?;
+        match self.waiting_for_send_memory {
+            0 => Ok(()),
+            tasks => writeln!(
+                f,
+                "  of all sessions of this node: {} for send memory",
+                plural(tasks, "task waits", "tasks wait")
+            ),
+        }
     }
 }

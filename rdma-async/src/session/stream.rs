@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rdma_core::session::{Priority, StreamId};
 use rdma_core::{Device, Runtime};
 
-use super::copying::{Blank, Copying};
+use super::copy_allocator::CopyAllocator;
 use super::futures::{Closed, Messages, Recv, Send};
 use super::handle::StreamHandle;
 use super::message::Message;
@@ -14,6 +14,7 @@ use super::recv_into::RecvInto;
 use super::sink::MessageSink;
 use crate::error::{RecvError, SendError};
 use crate::peering::body::Body;
+use crate::peering::copies::CopiedMessage;
 use crate::pool::Lease;
 use crate::send_failed::SendFailed;
 use crate::wait_queue::Waiter;
@@ -106,20 +107,20 @@ impl<D: Device> Stream<D> {
     ///
     /// As [`send`](Self::send).
     pub async fn send_bytes(&self, bytes: &[u8]) -> Result<(), SendError> {
-        let mut copy = self.blank(bytes.len()).await?;
+        let mut copy = self.alloc_copy(bytes.len()).await?;
         copy.extend_from_slice(bytes);
         self.send_copy(copy).await
     }
 
-    /// Memory for the copy of a message of `len` bytes
-    pub(super) async fn blank(&self, len: usize) -> Result<Blank, SendError> {
-        let mut copying = Copying::new(&self.handle);
-        poll_fn(|cx| copying.poll_blank(len, cx)).await
+    /// An empty message with memory for `len` bytes, of which the application gets no lease
+    pub(super) async fn alloc_copy(&self, len: usize) -> Result<CopiedMessage, SendError> {
+        let mut allocator = CopyAllocator::new(&self.handle);
+        poll_fn(|cx| allocator.poll_alloc(len, cx)).await
     }
 
     /// Sends a copy
-    pub(super) async fn send_copy(&self, copy: Blank) -> Result<(), SendError> {
-        let mut send = Send::new(Arc::clone(&self.handle), copy.into_body());
+    pub(super) async fn send_copy(&self, copy: CopiedMessage) -> Result<(), SendError> {
+        let mut send = Send::new(Arc::clone(&self.handle), Body::Copy(copy));
         poll_fn(|cx| send.poll_sent(cx)).await?.0
     }
 

@@ -284,7 +284,7 @@ impl BulkSender {
         Some(grant)
     }
 
-    /// Lets grants wait, or no longer
+    /// Pauses answers, or resumes them
     pub(super) fn set_paused(&mut self, is_paused: bool) {
         self.is_paused = is_paused;
     }
@@ -367,6 +367,19 @@ mod tests {
         assert_eq!(next(&mut sender), None, "it was served");
         assert_eq!(push(&mut sender, grant(2 + MAX_SLOTS)), Err(Violation::Slot(2 + MAX_SLOTS)));
         assert_eq!(push(&mut sender, grant(1 + MAX_SLOTS)), Ok(()));
+    }
+
+    /// Catches answers that go on, or that count as due, while they are paused, and a grant that is lost by the pause.
+    #[test]
+    fn paused_answers_wait() {
+        let mut sender = BulkSender::new(MAX_SLOTS, Duration::ZERO);
+        sender.push(Time::ZERO, grant(0)).unwrap();
+        sender.set_paused(true);
+        assert_eq!(sender.front(Time::ZERO), None);
+        assert!(!sender.has_grants() && !sender.is_serving());
+        sender.set_paused(false);
+        assert_eq!(sender.front(Time::ZERO), Some(grant(0)));
+        assert!(sender.has_grants());
     }
 
     #[test]

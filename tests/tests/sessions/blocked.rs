@@ -244,10 +244,10 @@ fn a_session_ends_when_the_end_of_its_only_path_hangs() {
 #[test]
 fn a_device_is_used_again_when_it_has_returned_late() {
     for verb in ["destroy_qp", "dereg_mr", "create_qp", "modify_qp", "reg_mr", "alloc_pd", "create_cq"] {
+        // With no memory for more paths than there are.
+        let options = limited().peer_timeout(Duration::from_mins(1)).max_peers(1);
         let run = Sim::new().run(async |net| {
-            let [a, b] = ["a", "b"].map(|host| {
-                node_over(&net, host, &[DEVICE], &limited().peer_timeout(Duration::from_mins(1)))
-            });
+            let [a, b] = ["a", "b"].map(|host| node_over(&net, host, &[DEVICE], &options));
             let (ab, ba) = connect(&a, &b).await.unwrap();
             inject(&net, &format!("slow-verb {verb}=3s")).await;
             inject(&net, "flap 5ms").await;

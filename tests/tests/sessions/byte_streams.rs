@@ -134,7 +134,7 @@ fn what_is_dropped_while_it_waits_has_done_nothing() {
         drop(begun(b.read(&mut byte)).await);
         a.write_all(b"1").await.unwrap();
         assert_eq!(b.read_u8().await.unwrap(), b'1');
-        // All memory is leased, and one message is on the heap, so a write has a place in the queue, and waits for memory.
+        // All memory is leased, and one message is on the heap, so a write waits for memory.
         let all = pair.a.alloc(16 << 20).await.unwrap();
         let long = message(1, 100_000);
         a.write_all(&long).await.unwrap();

@@ -5,10 +5,11 @@ use std::time::Duration;
 use futures::channel::oneshot;
 use futures::future::{join, join_all, join3};
 use rdma_async::time::timeout;
-use rdma_async::{Node, NodeOptions, Priority, SendError, Session, SessionError};
+use rdma_async::{ByteStream, Node, NodeOptions, Priority, SendError, Session, SessionError};
 use rdma_core::FRAME;
 use rdma_sim::{LineRate, Model, Net, Sim, SimDevice, Topology};
 use rdma_tests::{Pair, begun, connect, connected_over, message, node_over, on_session, options, stream_of};
+use tokio::io::AsyncWriteExt as _;
 
 use super::figures::cables;
 use super::pairing::exchange_of;
@@ -26,7 +27,7 @@ fn models() -> [Model; 2] {
     [Model::tb5(), Model::roce()]
 }
 
-/// Each of `streams` streams gets `count` messages of `len` bytes that nobody reads; then everything else goes on as before, and they are
+/// Each of `streams` streams gets `count` messages of `len` bytes that unread_end reads; then everything else goes on as before, and they are
 /// read in the end.
 async fn goes_on(net: &Net, pair: &Pair, streams: usize, count: usize, len: usize, others: &[&Sessions]) {
     let mut unread = Vec::new();
@@ -50,10 +51,10 @@ async fn goes_on(net: &Net, pair: &Pair, streams: usize, count: usize, len: usiz
     }
     // A lease of half the memory, too.
     let half = pair.a.pool_stats().send.total_bytes / 2;
-    assert!(pair.a.try_alloc(half).is_ok() || len <= 68_544, "{context}");
-    let read = unread.iter().map(|(_, nobody)| async {
+    assert!(pair.a.try_alloc(half).is_ok(), "{context}");
+    let read = unread.iter().map(|(_, unread_end)| async {
         for number in 0..count {
-            assert!(*nobody.recv().await.unwrap().unwrap() == message(number, len), "{context}");
+            assert!(*unread_end.recv().await.unwrap().unwrap() == message(number, len), "{context}");
         }
     });
     let sent = async {
@@ -67,7 +68,7 @@ async fn goes_on(net: &Net, pair: &Pair, streams: usize, count: usize, len: usiz
 
 type Sessions = (Session<SimDevice>, Session<SimDevice>);
 
-/// Catches copies that take the memory of leases, or of the copies of other streams; one place on the heap for all streams; a stream that
+/// Catches copies that take the memory of leases, or of the copies of other streams; one slot on the heap for all streams; a stream that
 /// waits for memory of others although it has none; messages that change their order while they wait.
 #[test]
 fn unread_streams_keep_no_other_stream_session_or_peer_waiting() {
@@ -237,18 +238,71 @@ fn messages_that_wait_for_memory_learn_of_the_end() {
     }
 }
 
-/// Catches a snapshot that does not name the wait.
+/// Catches a snapshot that does not name the wait, and one of a session that rests which does.
 #[test]
 fn a_snapshot_names_the_wait_for_send_memory() {
     on_session(Sim::new(), &options(), async |_, pair| {
+        let other = (pair.ab.open().unwrap(), pair.b.accept().await.unwrap());
         let all = all_memory(&pair.a).await;
         assert!(!pair.ab.snapshot().to_string().contains("send memory"));
-        let waits = begun(pair.ab.alloc(1)).await;
-        let text = pair.ab.snapshot().to_string();
-        assert!(text.contains("waits for send memory of this node, with 1 task in line"), "{text}");
-        drop(all);
-        waits.await.unwrap();
+        let alloc = begun(pair.ab.alloc(1)).await;
+        for session in [&pair.ab, &other.0] {
+            let text = session.snapshot().to_string();
+            assert!(text.contains("of all sessions of this node: 1 task waits for send memory"), "{text}");
+            assert_eq!(session.snapshot().waits_for(), [""; 0]);
+        }
+        let bytes = vec![1; 4 * MIB];
+        let sends = (0..3).map(|_| pair.ab.send_bytes(&bytes));
+        let sends = begun(join_all(sends)).await;
+        let waits = pair.ab.snapshot().waits_for();
+        let expected = "send memory, or for the message on the heap before, with 2 messages to copy";
+        assert!(waits.iter().any(|wait| wait == expected), "{waits:?}");
+        assert_eq!(other.0.snapshot().waits_for(), [""; 0]);
+        drop((all, sends));
+        alloc.await.unwrap();
         assert!(!pair.ab.snapshot().to_string().contains("send memory"));
+    });
+}
+
+/// Regression: a stream of bytes had the only place in the send queue and waited for memory, and a message had the memory and waited for
+/// the place.
+#[test]
+fn bytes_and_messages_of_one_stream_do_not_wait_for_each_other() {
+    on_session(Sim::new(), &options().max_in_flight_sends(1), async |net, pair| {
+        let _all = all_memory(&pair.a).await;
+        let (stream, other) = stream_of(&pair.ab, &pair.ba).await;
+        let writes = async {
+            let mut bytes = ByteStream::from(stream.clone());
+            for _ in 0..20 {
+                bytes.write_all(&[1; 100_000]).await.unwrap();
+            }
+        };
+        let sends = async {
+            for _ in 0..20 {
+                stream.send_bytes(&[2; 100_000]).await.unwrap();
+            }
+        };
+        let reads = async {
+            for _ in 0..40 {
+                assert_eq!(other.recv().await.unwrap().unwrap().len(), 100_000);
+            }
+        };
+        let all = timeout(&*net.runtime(), Duration::from_secs(1), join3(writes, sends, reads));
+        assert!(all.await.is_some());
+    });
+}
+
+/// Catches the memory of a copy that was sent and is kept until its task asks for the outcome.
+#[test]
+fn copies_that_were_sent_hold_no_memory() {
+    on_session(Sim::new(), &options(), async |net, pair| {
+        let bytes = vec![1; 4 * MIB];
+        let sent = begun(pair.ab.send_bytes(&bytes)).await;
+        assert_eq!(pair.a.pool_stats().send.free_bytes, 12 * MIB);
+        assert_eq!(pair.ba.recv().await.unwrap().unwrap().len(), bytes.len());
+        net.sleep(Duration::from_millis(1)).await;
+        assert!(pair.a.pool_stats().send.free_bytes == 16 * MIB);
+        sent.await.unwrap();
     });
 }
 
