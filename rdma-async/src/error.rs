@@ -85,9 +85,6 @@ pub enum SessionError {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// There is no memory for the message
-    #[error(transparent)]
-    Alloc(#[from] AllocError),
     /// This side has closed the session, or finished the stream
     #[error("this side has closed the session, or finished the stream")]
     Closed,

@@ -142,7 +142,6 @@ impl RequestError {
 impl SendError {
     fn kind(&self) -> io::ErrorKind {
         match self {
-            Self::Alloc(error) => error.kind(),
             Self::Closed => io::ErrorKind::NotConnected,
             Self::ForeignLease | Self::TooLong { .. } => io::ErrorKind::InvalidInput,
             Self::Lost(error) => error.kind(),
@@ -178,7 +177,7 @@ mod tests {
         let error = io::Error::from(lost.clone());
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert_eq!(error.downcast::<CloseError>().expect("the error is inside"), lost);
-        let busy = io::Error::from(SendError::from(AllocError::WouldBlock));
+        let busy = io::Error::from(AllocError::WouldBlock);
         assert_eq!(busy.kind(), io::ErrorKind::WouldBlock);
     }
 }

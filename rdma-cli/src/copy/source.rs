@@ -35,7 +35,7 @@ impl Source {
         let named = file.metadata().with_context(read)?;
         let (mut found, path) = (named.clone(), path.to_owned());
         // Files of /proc say that they have no bytes. One that cannot be read fails when it is sent, so that both sides learn it.
-        if found.len() == 0 && file.read(&mut [0]).is_ok_and(|len| len > 0) {
+        if found.len() == 0 && is_in_proc(&path) && file.read(&mut [0]).is_ok_and(|len| len > 0) {
             file.rewind().with_context(read)?;
             (file, found) = spooled(&mut file, &path, |_| ())?;
         }
@@ -117,8 +117,13 @@ impl Source {
     }
 }
 
-/// What is left of `input`, the file at `path`, in a temporary file without a name; `read` counts its bytes
-fn spooled(input: &mut impl Read, path: &Path, read: impl Fn(u64)) -> Result<(File, Metadata)> {
+/// Whether the content of a file is made as it is read, although its length is 0; others that look so, as in /sys, may wait for ever
+fn is_in_proc(path: &Path) -> bool {
+    fs::canonicalize(path).is_ok_and(|path| path.starts_with("/proc"))
+}
+
+/// What is left of `input`, the file at `path`, in a temporary file without a name; `on_read` is called with the length of each piece
+fn spooled(input: &mut impl Read, path: &Path, on_read: impl Fn(u64)) -> Result<(File, Metadata)> {
     let temporary = spool();
     let written = || at(&temporary, "cannot be written");
     let mut file = tempfile::tempfile().map_err(without_path).with_context(written)?;
@@ -128,7 +133,7 @@ fn spooled(input: &mut impl Read, path: &Path, read: impl Fn(u64)) -> Result<(Fi
             Ok(0) => break,
             Ok(len) => {
                 file.write_all(&piece[..len]).with_context(written)?;
-                read(len as u64);
+                on_read(len as u64);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error).with_context(|| at(path, "cannot be read")),

@@ -122,7 +122,7 @@ impl Best {
                 2 * (hosts - 1)
             ),
             Limit::Distances => format!(
-                "few hosts are one hop from a host with so few ports: data crosses several of at most {cables} cables"
+                "with so few ports most pairs of hosts are several hops apart: each byte crosses several of at most {cables} cables"
             ),
             Limit::Ports { host } => format!(
                 "all that {} needs, or others need from it, crosses the cables of its own ports, at most {}",
@@ -139,18 +139,9 @@ impl Best {
             |ends: &[[String; 2]; 2]| cable(ends.each_ref().map(|end| end.each_ref().map(String::as_str)));
         let mut rows = vec![["cable to move", "to"].map(str::to_owned)];
         rows.extend(self.moves.iter().map(|moved| {
-            let from = moved.from.as_ref().map_or_else(|| "a further cable".to_owned(), place);
-            let to = match &moved.to {
-                None => "nowhere: its ports are for others".to_owned(),
-                to if *to == moved.from => {
-                    format!(
-                        "the same ports, replaced by one of {} Gb/s",
-                        self.line_rate.bits_per_second / GIGABIT
-                    )
-                }
-                Some(to) => place(to),
-            };
-            [from, to]
+            let further = || format!("a further cable of {} Gb/s", self.line_rate.bits_per_second / GIGABIT);
+            let to = moved.to.as_ref().map_or_else(|| "nowhere: remove it".to_owned(), place);
+            [moved.from.as_ref().map_or_else(further, place), to]
         }));
         table(rows)
     }

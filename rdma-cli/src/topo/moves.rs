@@ -11,7 +11,7 @@ use serde::Serialize;
 pub(super) struct Move {
     /// Where it is; `null` for a further cable
     pub(super) from: Option<[[String; 2]; 2]>,
-    /// Where it belongs; `null` if its ports are for other cables
+    /// Where it belongs; `null` if it is to be removed, for other cables or a faster one
     pub(super) to: Option<[[String; 2]; 2]>,
 }
 
@@ -30,7 +30,8 @@ struct Ports<'a> {
 
 /// The same Macs with the cables of `wanted`, each of `rate`, and the cables to move for it
 ///
-/// Cables that both cablings have stay in their ports; of the others, as many ends as the order of the cables allows.
+/// Cables that both cablings have stay in their ports; of the others, as many ends as the order of the cables allows. Those of another rate
+/// are removed.
 pub(super) fn move_cables(
     topology: &Topology,
     wanted: &Cabling,
@@ -38,11 +39,14 @@ pub(super) fn move_cables(
 ) -> Result<(Topology, Vec<Move>)> {
     let mut ports = Ports::of(topology);
     let mut missing: Vec<_> = wanted.cables().iter().map(|cable| cable.ends).collect();
-    let (mut kept, mut loose) = (Vec::new(), Vec::new());
+    let (mut kept, mut loose, mut removed) = (Vec::new(), Vec::new(), Vec::new());
     for link in topology.links() {
         let cable = ports.find(link.ends.map(|end| (end.host, end.device)))?;
-        let place = missing.iter().position(|pair| is_between(*pair, cable.hosts));
-        match place.filter(|_| link.rate == rate) {
+        if link.rate != rate {
+            removed.push(cable);
+            continue;
+        }
+        match missing.iter().position(|pair| shared_hosts(*pair, cable.hosts) == 2) {
             Some(place) => {
                 missing.remove(place);
                 ports.take(cable);
@@ -61,25 +65,23 @@ pub(super) fn move_cables(
         .iter()
         .map(|(from, to)| Move { from: from.map(|cable| ports.names(cable)), to: Some(ports.names(*to)) })
         .collect();
-    moves.extend(loose.into_iter().map(|cable| Move { from: Some(ports.names(cable)), to: None }));
+    moves.extend(
+        loose.into_iter().chain(removed).map(|cable| Move { from: Some(ports.names(cable)), to: None }),
+    );
     let cables: Vec<_> = kept.into_iter().chain(placed.iter().map(|(_, to)| *to)).collect();
     Ok((with_cables(topology, &cables, rate)?, moves))
 }
 
-/// The cable that moves to each of the missing pairs: one between the same hosts, then one with an end at one of them, then any
+/// The cable that moves to each of the missing pairs: one with an end at one of these hosts, then any
 fn pair_up(loose: &mut Vec<Placed>, missing: Vec<[usize; 2]>) -> Vec<(Option<Placed>, [usize; 2])> {
     let mut from = vec![None; missing.len()];
-    for shared in [2, 1, 0] {
+    for shared in [1, 0] {
         for (from, to) in from.iter_mut().zip(&missing).filter(|(from, _)| from.is_none()) {
             let place = loose.iter().position(|cable| shared_hosts(cable.hosts, *to) >= shared);
             *from = place.map(|place| loose.remove(place));
         }
     }
     from.into_iter().zip(missing).collect()
-}
-
-fn is_between(one: [usize; 2], other: [usize; 2]) -> bool {
-    shared_hosts(one, other) == 2
 }
 
 fn shared_hosts(one: [usize; 2], other: [usize; 2]) -> usize {

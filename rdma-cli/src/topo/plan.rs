@@ -20,7 +20,6 @@ use super::ports;
 use crate::args::{OperationName, TopoPlan};
 use crate::failure::{Failure, at};
 use crate::file::{is_same, require_other, reserve_standard_output, write_all};
-
 use crate::report::{Output, plain, rate, table};
 use crate::{cabled_macs, progress};
 

@@ -98,9 +98,9 @@ fn a_wrong_file_is_a_failure_and_a_wrong_name_is_usage() {
             "apart.toml: no cables join these groups of hosts: a |",
         ),
         // Regression: a number that is none was said to be a shape that does not exist.
-        ("topo draw ring:-1", 2, "ring:-1: \"-1\" is no number of hosts: write 3 to 1778, as in ring:3"),
-        ("topo draw ring:99999999999999999999", 2, "is no number of hosts: write 3 to 1778, as in ring:3"),
-        ("topo draw mesh:", 2, "mesh:: \"\" is no number of hosts: write 2 to 33, as in mesh:2"),
+        ("topo draw ring:-1", 2, "ring:-1: \"-1\" is not a number of hosts: write 3 to 1778, as in ring:3"),
+        ("topo draw ring:99999999999999999999", 2, "is not a number of hosts: write 3 to 1778, as in ring:3"),
+        ("topo draw mesh:", 2, "mesh:: \"\" is not a number of hosts: write 2 to 33, as in mesh:2"),
         ("topo draw ring:2000", 2, "2000 hosts are too many for a ring: write 3 to 1778"),
         ("topo check - -", 2, "standard input is read once: write `-` for one of the files"),
         ("topo plan ring:1000", 2, "1000 hosts: a group has 1 to 64"),

@@ -116,7 +116,7 @@ fn the_cables_to_move_lead_to_the_best_cabling() {
     assert_eq!(cables, all_ends(&best["edges"]));
     let text = stdout(&tb5!["topo", "plan", &file]);
     assert!(text.contains("best cabling  0.571 × the time of one 80 Gb/s cable"), "{text}");
-    assert_eq!(text.matches("a further cable").count(), 3, "{text}");
+    assert_eq!(text.matches("a further cable of 80 Gb/s").count(), 3, "{text}");
     let written = folder.path("best.toml");
     assert_code(&tb5!["topo", "plan", &file, "--write-cabling", &written], 0);
     assert_eq!(json(&tb5!["topo", "plan", &written, "--json"])["best_cabling"]["edges"], best["edges"]);
@@ -129,11 +129,36 @@ fn the_cables_to_move_lead_to_the_best_cabling() {
         ) + "[[cable]]\nends = [\"x:rdma_en2\", \"z:rdma_en2\"]\n[[cable]]\nends = [\"x:rdma_en3\", \"z:rdma_en4\"]\n[[cable]]\nends = [\"y:rdma_en3\", \"x:rdma_en4\"]\n",
     );
     let report = json(&tb5!["topo", "plan", &double, "--json"]);
-    for moved in report["best_cabling"]["moves"].as_array().unwrap() {
+    let moves = report["best_cabling"]["moves"].as_array().unwrap();
+    assert!(!moves.is_empty(), "{report}");
+    for moved in moves {
         let (from, to): (BTreeSet<_>, BTreeSet<_>) =
             (ends(&moved["from"]).into_iter().collect(), ends(&moved["to"]).into_iter().collect());
         assert_eq!(from.intersection(&to).count(), 1, "one end stays in its port: {moved}");
     }
+}
+
+/// Catches a slow cable that is moved to where a fast one belongs.
+#[test]
+fn slow_cables_are_removed_and_not_moved() {
+    let folder = Folder::new();
+    let hosts: String =
+        ["a", "b", "c"].iter().map(|name| format!("[[host]]\nname = \"{name}\"\nports = 2\n")).collect();
+    let file = folder.write(
+        "slow.toml",
+        hosts
+            + "[[cable]]\nends = [\"a:rdma_en2\", \"b:rdma_en2\"]\n\
+               [[cable]]\nends = [\"b:rdma_en3\", \"c:rdma_en2\"]\ngbps = 40\n",
+    );
+    let report = json(&tb5!["topo", "plan", &file, "--json"]);
+    let moves = report["best_cabling"]["moves"].as_array().unwrap();
+    let removed: Vec<_> = moves.iter().filter(|moved| moved["to"].is_null()).collect();
+    assert_eq!(removed.len(), 1, "{report}");
+    assert_eq!(ends(&removed[0]["from"]), ends(&serde_json::json!([["b", "rdma_en3"], ["c", "rdma_en2"]])));
+    let further = moves.iter().filter(|moved| moved["from"].is_null()).count();
+    assert_eq!((further, moves.len()), (2, 3), "a triangle of fast cables: {report}");
+    let text = stdout(&tb5!["topo", "plan", &file]);
+    assert!(text.contains("nowhere: remove it") && text.contains("a further cable of 80 Gb/s"), "{text}");
 }
 
 /// Catches a cabling of one speed that is called the best one of Macs of two.

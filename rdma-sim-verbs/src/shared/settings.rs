@@ -160,7 +160,7 @@ pub enum SettingsError {
     },
     /// A shape with a number of hosts that is none
     #[error(
-        "{shape}:{count}: {count:?} is no number of hosts: write {} to {}, as in {shape}:{}",
+        "{shape}:{count}: {count:?} is not a number of hosts: write {} to {}, as in {shape}:{}",
         shape.min_hosts(), most_hosts(*shape), shape.min_hosts()
     )]
     NumberOfHosts {

@@ -333,3 +333,21 @@ fn copies_of_a_stream_leave_as_much_to_others_as_they_have() {
         });
     }
 }
+
+/// Catches staging memory that is given back although the device may still read it.
+#[test]
+fn staging_memory_in_use_waits_for_the_device() {
+    on_session(Sim::new(), &options(), async |net, pair| {
+        let _all = all_memory(&pair.a).await;
+        let before = pair.a.pool_stats().protocol;
+        let bytes = vec![1; 4 * MIB];
+        let (sent, received) = (begun(pair.ab.send_bytes(&bytes)).await, begun(pair.ba.recv()).await);
+        net.sleep(Duration::from_micros(150)).await;
+        for fault in ["hang destroy_qp", "unplug"] {
+            net.inject(format!("at 0s a:rdma_en2 {fault}").parse().unwrap());
+        }
+        net.sleep(Duration::from_millis(10)).await;
+        assert_eq!((pair.ab.paths_up(), pair.a.pool_stats().protocol), (0, before));
+        drop((sent, received));
+    });
+}
