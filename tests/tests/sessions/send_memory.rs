@@ -348,6 +348,11 @@ fn staging_memory_in_use_waits_for_the_device() {
         }
         net.sleep(Duration::from_millis(10)).await;
         assert_eq!((pair.ab.paths_up(), pair.a.pool_stats().protocol), (0, before));
-        drop((sent, received));
+        // The device is left alone, and the session is lost.
+        net.sleep(Duration::from_secs(4)).await;
+        assert!(matches!(sent.await, Err(SendError::Lost(_))));
+        let after = pair.a.pool_stats().protocol;
+        assert!(after.total_bytes - after.free_bytes >= 2 * (256 << 10), "{after:?}");
+        drop(received);
     });
 }
