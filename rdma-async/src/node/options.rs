@@ -123,7 +123,9 @@ impl NodeOptions {
         Self { max_message: bytes, ..self }
     }
 
-    /// How many processes the node can be connected to at once; 5, for which the queue pairs of a Thunderbolt 5 port suffice
+    /// How many connections to peers the node can have at once; 5, for which the queue pairs of a Thunderbolt 5 port suffice
+    ///
+    /// Connecting twice to one process counts twice: for a further session over the same paths, there is [`Session::open`](crate::Session::open).
     pub fn max_peers(self, max_peers: u32) -> Self {
         Self { max_peers, ..self }
     }
@@ -171,10 +173,10 @@ impl NodeOptions {
     /// It is one pool for all peers and streams of the node. [Leases](crate::Lease) can have all of it, and hold it until they are dropped or
     /// sent: the application sees to it that those which wait for peers that do not read leave some to others.
     ///
-    /// Messages that the node copies, as for [`send_bytes`](crate::Stream::send_bytes) and streams of bytes (`ByteStream`), leave half of it to
-    /// leases: one that is longer than the other half never fits. Beyond the half for leases, one is there only if as much stays free as the
-    /// others of its stream hold. If that is not so, one of the stream is on the heap, from where it is sent through memory of its path; a
-    /// further one waits. So on the heap, there is at most one message of each open stream.
+    /// Messages that the node copies, as for [`send_bytes`](crate::Stream::send_bytes) and streams of bytes (`ByteStream`), leave one half of it
+    /// to leases, in one piece. In the other half, one is only if as much stays free there as the others of its stream hold. If that is not so,
+    /// or if it is longer, one of the stream is on the heap, from where it is sent through memory of its path; a further one waits. So on the
+    /// heap, there is at most one message of each open stream.
     pub fn send_memory(self, bytes: usize) -> Self {
         Self { send_memory: bytes, ..self }
     }

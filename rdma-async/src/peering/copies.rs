@@ -1,7 +1,7 @@
 //! Messages that are copied to be sent: in send memory while it leaves enough to others, and else on the heap
 //!
-//! Copies are in send memory as long as half of that stays free for leases, and beyond it as much as the other copies of the stream have.
-//! One message of a stream may be on the heap instead. So a stream whose peer does not read keeps no other from sending: what a stream waits
+//! Copies are in one half of send memory, as long as there stays as much free as the other copies of the stream have. One message of a
+//! stream may be on the heap instead. So a stream whose peer does not read keeps no other from sending: what a stream waits
 //! for is its own.
 
 use std::fmt;

@@ -38,6 +38,19 @@ impl Frames {
         Some(start)
     }
 
+    /// As [`take`](Self::take), among the first `end` frames, if `left` more of these stay free
+    pub(crate) fn take_below(&mut self, end: u32, n: u32, left: u32) -> Option<u32> {
+        let mut free = end;
+        for_words(0, end, |word, mask| free -= (self.words[word] & mask).count_ones());
+        if n == 0 || free < n.saturating_add(left) {
+            return None;
+        }
+        let start = if n == 1 { self.lowest()? } else { self.highest_run_below(end, n)? };
+        for_words(start, n, |word, mask| self.words[word] |= mask);
+        self.free -= n;
+        Some(start)
+    }
+
     /// Whether a run of `n` frames is free
     pub(crate) fn has_run(&self, n: u32) -> bool {
         n == 0 || self.highest_run(n).is_some()
@@ -90,8 +103,15 @@ impl Frames {
 
     /// The free run of `n` frames that ends highest
     fn highest_run(&self, n: u32) -> Option<u32> {
+        self.highest_run_below(self.words.len() as u32 * 64, n)
+    }
+
+    /// The free run of `n` of the first `end` frames that ends highest
+    fn highest_run_below(&self, end: u32, n: u32) -> Option<u32> {
         let mut run = 0;
-        for (index, &word) in self.words.iter().enumerate().rev() {
+        for (index, &word) in self.words.iter().enumerate().take(end.div_ceil(64) as usize).rev() {
+            let beyond = end - (index as u32 * 64);
+            let word = if beyond < 64 { word | u64::MAX << beyond } else { word };
             if word == u64::MAX {
                 run = 0;
                 continue;
@@ -175,6 +195,18 @@ mod tests {
         assert_eq!(frames.free(), 0);
         frames.give(1, 1);
         assert_eq!(frames.take(1), Some(1));
+    }
+
+    /// Catches frames beyond the end, and free ones there that are counted.
+    #[test]
+    fn frames_below_an_end_leave_some_there() {
+        let mut frames = Frames::new(200);
+        assert_eq!((frames.take_below(100, 10, 90), frames.take_below(100, 1, 0)), (Some(90), Some(0)));
+        assert_eq!(frames.take(5), Some(195));
+        assert_eq!(frames.take_below(100, 80, 10), None, "89 are free below");
+        assert_eq!(frames.take_below(100, 80, 9), Some(10));
+        assert_eq!((frames.take_below(100, 5, 0), frames.take_below(100, 5, 0)), (Some(5), None));
+        assert_eq!((frames.free(), frames.take(95)), (99, Some(100)));
     }
 
     /// Catches a reserve that is free in pieces only, and frames that are lost when it is not.

@@ -145,8 +145,8 @@ impl Pool {
         self.0.zone(zone).waiting()
     }
 
-    /// Leases memory for the copy of a message of a stream whose other copies have `others` frames, if half of the zone stays free for
-    /// leases, and as much as the others have, and if no task waits
+    /// Leases memory for the copy of a message of a stream whose other copies have `others` frames, from the half of the zone where copies
+    /// are, if as much stays free there as the others have, and if no task waits
     pub(crate) fn try_lease_for_copy(&self, len: usize, others: u32) -> Option<Lease> {
         let frames = self.frames(Zone::Send, len).ok()?;
         let start = self.0.zone(Zone::Send).try_take(|zone| self.take_for_copy(zone, frames, others))?;
@@ -168,8 +168,8 @@ impl Pool {
     }
 
     fn take_for_copy(&self, zone: &mut Frames, frames: u32, others: u32) -> Option<u32> {
-        let left = self.0.zone_len(Zone::Send) / 2 + others;
-        if zone.free() >= left.saturating_add(frames) { zone.take(frames) } else { None }
+        // Runs of leases begin at the other end: copies that stay for long do not cut their half to pieces.
+        zone.take_below(self.0.zone_len(Zone::Send).div_ceil(2), frames, others)
     }
 
     /// Gives up [`poll_lease_for_copy`](Self::poll_lease_for_copy)

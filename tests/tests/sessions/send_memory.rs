@@ -356,3 +356,23 @@ fn staging_memory_in_use_waits_for_the_device() {
         drop(received);
     });
 }
+
+/// Regression: single frames in the middle, which copies of an unread stream held, left no piece of memory for a lease.
+#[test]
+fn copies_leave_half_of_the_memory_to_leases_in_one_piece() {
+    on_session(Sim::new(), &options(), async |net, pair| {
+        net.inject("at 0s a:rdma_en2 unplug".parse().unwrap());
+        net.sleep(Duration::from_millis(1)).await;
+        let bytes = vec![1; 5000];
+        let mut copies = Vec::new();
+        for frames in [1900, 950, 475, 1425, 3000, 2040, 100] {
+            let singles: Vec<_> = (0..frames).map(|_| pair.a.try_alloc(1).unwrap()).collect();
+            copies.push(begun(pair.ab.send_bytes(&bytes[..100])).await);
+            drop(singles);
+            let run = pair.a.try_alloc((frames * FRAME).min(8 * MIB)).unwrap();
+            copies.push(begun(pair.ab.send_bytes(&bytes)).await);
+            drop(run);
+        }
+        assert!(pair.a.try_alloc(8 * MIB).is_ok(), "{:?}", pair.a.pool_stats());
+    });
+}
