@@ -42,8 +42,8 @@ pub(crate) enum TopoCommand {
     #[command(
         after_help = "Times are for data so large that latency does not count, as multiples of the time that one 80 Gb/s cable takes \
                       for the payload: the vector of one host for all-reduce, broadcast and reduce, else all data of all hosts.\n\n\
-                      With --ports instead of a cabling, only the best cabling is printed, with the proof; its Macs are called a, b, c and \
-                      so on. Of a cabling, the cables to move for it are printed. The best cabling has cables as fast as the fastest one \
+                      With --ports instead of a cabling, only the best cabling that was found is printed, with the proof, or with how far it may be \
+                      from the best one; its Macs are called a, b, c and so on. Of a cabling, the cables to move for it are printed. The best cabling has cables as fast as the fastest one \
                       of the cabling, or of 80 Gb/s.\n\n\
                       Examples: tb5 topo plan ring:4; tb5 topo plan --ports 3 --hosts 5; tb5 topo plan --ports 6,3,3 --write-cabling best.toml; \
                       tb5 topo plan macs.toml --operation broadcast --root studio; \
