@@ -187,10 +187,10 @@ impl Check {
 
     /// Passes a run whose test ends before the tasks that it has spawned outside of all hosts ([`Net::spawn`](crate::Net::spawn))
     ///
-    /// Without this setting, such a run fails. Tasks that may run when the test ends do so before; a task that waits then, for whatever, is
-    /// leaked. Tasks of hosts may go on for ever, and those of libraries, which are spawned through a
-    /// [`Runtime`](rdma_core::Runtime), may wait for their peers. All tasks that are left are dropped, and
-    /// [listed](super::Report::tasks).
+    /// Without this setting, such a run fails: tasks that may run when the test ends do so before, and one that waits then, for whatever, is
+    /// leaked. With it, nothing runs after the end of the test, also no task that was spawned just before. Tasks of hosts may go on for
+    /// ever, and those of libraries, which are spawned through a [`Runtime`](rdma_core::Runtime), may wait for their peers. All tasks that
+    /// are left are dropped, and [listed](super::Report::tasks).
     pub fn allow_leaked_tasks(self) -> Self {
         Self { allows_leaked_tasks: true, ..self }
     }
