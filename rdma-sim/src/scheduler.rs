@@ -108,6 +108,8 @@ pub(crate) struct Lateness {
 
 /// Delays have at least so many bits: less than 256 ns is within the jitter of any machine
 const LEAST_BITS: u32 = 8;
+/// Those of verbs have at most so many, which is 131 µs: the faults `slow-verb` and `hang` stand for devices that take longer
+const VERB_BITS: u32 = 17;
 
 impl Lateness {
     pub(crate) fn draw(scheduler: Scheduler, choices: &mut dyn Choices) -> Self {
@@ -125,6 +127,11 @@ impl Lateness {
             return 0;
         }
         delay_ns(self.bits, choices)
+    }
+
+    /// As [`ns`](Self::ns), for a verb of set-up or teardown: connecting calls many, one after another
+    pub(crate) fn verb_ns(self, choices: &mut dyn Choices) -> u64 {
+        Self { bits: self.bits.min(VERB_BITS), ..self }.ns(choices)
     }
 }
 

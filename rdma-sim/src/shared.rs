@@ -224,7 +224,7 @@ impl Shared {
         if !verb_time::is_stuck() {
             let Fabric { cpu, model, lateness, choices, .. } = &mut self.lock_now().fabric;
             cpu.spend_in_verb(model.timing.verb_ns(verb));
-            verb_time::add(lateness.ns(&mut **choices));
+            verb_time::add(lateness.verb_ns(&mut **choices));
         }
         self.begin_slow(device, verb)
     }
