@@ -28,7 +28,7 @@ impl Body {
                 let copy = Self::Heap(lease.as_ref().into());
                 Some(std::mem::replace(self, copy))
             }
-            Self::Heap(_) | Self::Copy(..) => None,
+            Self::Heap(_) | Self::Copy(_) => None,
         }
     }
 
@@ -40,7 +40,7 @@ impl Body {
     pub(crate) fn into_lease(self) -> Result<Lease, Self> {
         match self {
             Self::Lease(lease) => Ok(lease),
-            heap @ (Self::Heap(_) | Self::Copy(..)) => Err(heap),
+            heap @ (Self::Heap(_) | Self::Copy(_)) => Err(heap),
         }
     }
 }

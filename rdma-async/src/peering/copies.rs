@@ -1,8 +1,8 @@
 //! Messages that are copied to be sent: in send memory while it leaves enough to others, and else on the heap
 //!
-//! Copies are in one half of send memory, as long as there stays as much free as the other copies of the stream have. One message of a
-//! stream may be on the heap instead. So a stream whose peer does not read keeps no other from sending: what a stream waits
-//! for is its own.
+//! Copies are in one half of send memory, as long as there stays as much free as the other copies of the stream have. One message of each
+//! stream may be on the heap instead. A stream therefore waits only for its own earlier copies, and never for those of a stream whose peer
+//! does not read.
 
 use std::fmt;
 use std::ops::Deref;
@@ -13,7 +13,7 @@ use crate::effects::Effects;
 use crate::pool::{Account, Lease, Pool};
 use crate::wait_queue::{SharedWaitQueue, Waiter};
 
-/// The copies of a stream that are under way
+/// The copied messages of one stream that have not been sent
 pub(crate) struct Copies {
     /// Frames of send memory that they have.
     frames: Account,
@@ -135,9 +135,7 @@ impl Copies {
     /// Stops waiting
     pub(crate) fn leave(&self, pool: &Pool, waiter: &mut CopyWaiter) {
         let CopyWaiter { waiter, pool_waiter } = waiter;
-        if waiter.waits() {
-            self.queue.leave_alone(waiter);
-        }
+        self.queue.leave_alone(waiter);
         pool.leave_for_copy(pool_waiter);
     }
 

@@ -33,8 +33,7 @@ impl Frames {
             return None;
         }
         let start = if n == 1 { self.lowest()? } else { self.highest_run(n)? };
-        for_words(start, n, |word, mask| self.words[word] |= mask);
-        self.free -= n;
+        self.mark(start, n);
         Some(start)
     }
 
@@ -46,8 +45,7 @@ impl Frames {
             return None;
         }
         let start = if n == 1 { self.lowest()? } else { self.highest_run_below(end, n)? };
-        for_words(start, n, |word, mask| self.words[word] |= mask);
-        self.free -= n;
+        self.mark(start, n);
         Some(start)
     }
 
@@ -78,10 +76,15 @@ impl Frames {
         let mut is_free = true;
         for_words(start, n, |word, mask| is_free &= self.words[word] & mask == 0);
         if is_free {
-            for_words(start, n, |word, mask| self.words[word] |= mask);
-            self.free -= n;
+            self.mark(start, n);
         }
         is_free
+    }
+
+    /// Marks a free run as taken
+    fn mark(&mut self, start: u32, n: u32) {
+        for_words(start, n, |word, mask| self.words[word] |= mask);
+        self.free -= n;
     }
 
     /// Gives a run back

@@ -145,8 +145,10 @@ impl Pool {
         self.0.zone(zone).waiting()
     }
 
-    /// Leases memory for the copy of a message of a stream whose other copies have `others` frames, from the half of the zone where copies
-    /// are, if as much stays free there as the others have, and if no task waits
+    /// Leases send memory for the copy of a message, if no task waits
+    ///
+    /// The lease is in the half of the zone where copies are. `others` is how many frames the other copies of the stream have: at least as
+    /// many stay free in that half.
     pub(crate) fn try_lease_for_copy(&self, len: usize, others: u32) -> Option<Lease> {
         let frames = self.frames(Zone::Send, len).ok()?;
         let start = self.0.zone(Zone::Send).try_take(|zone| self.take_for_copy(zone, frames, others))?;
@@ -174,9 +176,7 @@ impl Pool {
 
     /// Gives up [`poll_lease_for_copy`](Self::poll_lease_for_copy)
     pub(crate) fn leave_for_copy(&self, waiter: &mut Waiter) {
-        if waiter.waits() {
-            self.0.zone(Zone::Send).leave_alone(waiter);
-        }
+        self.0.zone(Zone::Send).leave_alone(waiter);
     }
 
     /// Waits until memory for longer messages has come free more often than `seen` times, and says how often

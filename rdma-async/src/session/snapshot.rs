@@ -56,7 +56,7 @@ pub struct Snapshot {
     pub(crate) wants_memory: usize,
     /// Messages of this session that wait for memory for their copy.
     pub(crate) copies_without_memory: usize,
-    /// Tasks that wait for send memory of the node, for whatever session.
+    /// Tasks of all sessions of the node that wait for send memory.
     pub(crate) waiting_for_send_memory: usize,
 }
 

@@ -46,8 +46,9 @@ impl Best {
         Ok(Self { topology, recommendation, line_rate, moves: Vec::new() })
     }
 
-    /// The best cabling of the Macs of a topology, whose own cabling takes `present` seconds per byte; `None` if the ports of some are faster
-    /// than those of others
+    /// The best cabling of the Macs of a topology; `None` if some Macs have faster ports than others
+    ///
+    /// `present` is the time of the topology's own cabling, in seconds per byte.
     pub(super) fn of_macs(
         topology: &Topology,
         cabling: &Cabling,

@@ -223,7 +223,7 @@ pub(super) struct BulkSender {
     last_progress: Time,
     /// Whether nothing has changed since the first grant waits.
     is_settled: bool,
-    /// Whether this side can send nothing now, whatever is granted.
+    /// Whether grants wait, because the caller has no memory to send from.
     is_paused: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Send memory: a stream that the peer does not read keeps no other from sending, whatever waits there
+//! Send memory: messages that wait on a stream which the peer does not read keep no other stream from sending
 
 use std::time::Duration;
 
@@ -318,7 +318,7 @@ fn a_node_with_one_frame_sends_any_length() {
     });
 }
 
-/// Catches a stream whose copies take all that leases leave, so that those of others go one at a time.
+/// Catches a stream whose copies take all of the half where copies are, so that other streams send one copy at a time.
 #[test]
 fn copies_of_a_stream_leave_as_much_to_others_as_they_have() {
     for (len, held) in [(64, 12), (MIB, 4 * MIB / FRAME), (4 * MIB, 4 * MIB / FRAME)] {
