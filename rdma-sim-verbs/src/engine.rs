@@ -207,7 +207,9 @@ impl Engine {
     ///
     /// What has arrived before is applied first: adapters drop what finds no receive. In the common case, one lock is taken.
     pub(crate) fn post<T>(&self, f: impl FnOnce(&mut Session<'_>) -> T) -> T {
-        let mut session = self.enter(true);
+        self.progress.count_call();
+        self.wake_progress();
+        let mut session = self.advanced(true);
         let result = f(&mut session);
         if !self.is_virtual() {
             let now = session.now();
@@ -241,16 +243,9 @@ impl Engine {
         }
     }
 
-    /// Runs what is due before a verb that neither posts nor polls
+    /// Runs what is due before a verb that neither posts nor polls; the progress thread sleeps on
     pub(crate) fn catch_up(&self) {
-        self.leave(self.enter(false));
-    }
-
-    /// Locks the simulation for a call of the program
-    fn enter(&self, waits: bool) -> Session<'_> {
-        self.progress.count_call();
-        self.wake_progress();
-        self.advanced(waits)
+        self.leave(self.advanced(false));
     }
 
     /// Ends the sleep of the progress thread

@@ -15,8 +15,9 @@ use crate::sync::{Arc, Condvar, Mutex, MutexGuard, spawn, wait_for};
 ///
 /// The naps of a task for which nothing completes grow with the time that it has waited, to about a tenth of it, so that a long pause
 /// costs little and a short one is hardly prolonged. A send ends the nap: its completion, and an answer to it, find a task that spins.
-/// After a nap it spins for a sixteenth of the polls, and each completion that it finds meanwhile doubles them, so that a lone message,
-/// such as a heartbeat, does not cost what the beginning of a conversation does.
+/// After a nap it spins for a sixteenth of the polls, and each completion that it finds meanwhile doubles them; then its naps begin at a
+/// quarter of that nap, unless it has come to spin for all polls. So a lone message, such as a heartbeat, does not cost what the beginning of
+/// a conversation does.
 ///
 /// ```
 /// use std::time::Duration;
@@ -52,6 +53,8 @@ impl Default for PollPolicy {
 const AFTER_NAP: u32 = 16;
 /// Naps before the next ones are twice as long
 const NAPS: u32 = 8;
+/// So many naps earlier, one is a quarter as long
+const TWO_STEPS_BACK: u32 = 2 * NAPS;
 
 impl PollPolicy {
     /// Never sleeps: the lowest latency, at the price of a core
@@ -71,6 +74,8 @@ pub(crate) struct Backoff {
     idle: AtomicU32,
     /// How many of them there may be before the task sleeps.
     spins: AtomicU32,
+    /// How many naps have made the next one as long as it is.
+    naps: AtomicU32,
     /// Started when the task sleeps for the first time.
     timer: Mutex<Option<Arc<WakeTimer>>>,
 }
@@ -98,7 +103,7 @@ struct Request {
 impl Backoff {
     pub(crate) fn new(policy: PollPolicy) -> Self {
         let spins = AtomicU32::new(policy.spins);
-        Self { policy, idle: AtomicU32::new(0), spins, timer: Mutex::new(None) }
+        Self { policy, idle: AtomicU32::new(0), spins, naps: AtomicU32::new(0), timer: Mutex::new(None) }
     }
 
     /// Notes that a poll has filled all space for completions
@@ -139,8 +144,8 @@ impl Backoff {
             return false;
         }
         // A post may reset the number meanwhile. No run of naps is long enough to overflow it.
-        let idle = self.idle.fetch_add(1, Ordering::Relaxed) + 1;
-        let sleeps = self.wake_after(self.policy.nap_after(idle.saturating_sub(spins)), cx.waker());
+        self.idle.fetch_add(1, Ordering::Relaxed);
+        let sleeps = self.wake_after(self.next_nap(), cx.waker());
         if !sleeps {
             self.reset();
             cx.waker().wake_by_ref();
@@ -148,8 +153,20 @@ impl Backoff {
         sleeps
     }
 
+    /// How long the task sleeps
+    pub(crate) fn next_nap(&self) -> Duration {
+        let naps = self.naps.load(Ordering::Relaxed);
+        let nap = self.policy.nap_after(naps);
+        if nap < self.policy.longest_nap {
+            self.naps.store(naps + 1, Ordering::Relaxed);
+        }
+        nap
+    }
+
     /// Spins for a short time, because the task has slept; returns for how many polls
     fn spin_after_nap(&self) -> u32 {
+        let naps = self.naps.load(Ordering::Relaxed);
+        self.naps.store(naps.saturating_sub(TWO_STEPS_BACK), Ordering::Relaxed);
         let spins = (self.policy.spins / AFTER_NAP).max(1).min(self.policy.spins);
         self.spins.store(spins, Ordering::Relaxed);
         spins
@@ -159,6 +176,9 @@ impl Backoff {
     fn spin_on(&self) -> u32 {
         let spins = self.spins.load(Ordering::Relaxed).saturating_mul(2).min(self.policy.spins);
         self.spins.store(spins, Ordering::Relaxed);
+        if spins == self.policy.spins {
+            self.naps.store(0, Ordering::Relaxed);
+        }
         spins
     }
 

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::ptr::NonNull;
+use std::task::Waker;
 
 use rdma_core::{Access, Caps, Cause, Device, Error, Gid, PortState, PortStatus, Verb};
 use rdma_verbs_abi::{constants, lanes, megabits_per_lane};
@@ -100,6 +101,11 @@ unsafe impl Device for VerbsDevice {
         let lanes = u64::from(lanes(port.active_width).unwrap_or(1));
         let megabits = u64::from(megabits_per_lane(port.active_speed).unwrap_or(0));
         Ok(PortStatus::new(PortState::Active, lanes * megabits * 1_000_000))
+    }
+
+    /// A thread queries the port every 4 ms from now on
+    fn watch_port(&self, waker: Waker) -> bool {
+        self.shared.port_monitor.watch(&self.name, &self.shared.context, waker)
     }
 
     fn blocked(&self) -> Option<Verb> {

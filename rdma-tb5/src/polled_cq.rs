@@ -210,6 +210,27 @@ mod tests {
         assert!(none.wait(&cx, true) && none.wait(&cx, false), "it never spins");
     }
 
+    /// Catches naps that begin anew after each heartbeat, which cost more than a percent of a core, and those that stay long in a conversation.
+    #[test]
+    fn the_naps_after_a_lone_completion_begin_at_a_quarter_of_the_one_before() {
+        let hours = |count| Duration::from_hours(count);
+        let backoff = Backoff::new(PollPolicy { spins: 64, nap: hours(1), longest_nap: hours(100) });
+        let cx = Context::from_waker(Waker::noop());
+        let rest = || (0..200).for_each(|_| _ = backoff.wait(&cx, false));
+        let first_nap_after = |found: u32| {
+            (0..found).for_each(|_| assert!(!backoff.wait(&cx, true), "there may be more"));
+            while !backoff.wait(&cx, false) {}
+            backoff.next_nap()
+        };
+        rest();
+        assert_eq!([1, 1, 1].map(first_nap_after), [32, 8, 2].map(hours));
+        rest();
+        assert_eq!([4, 5].map(first_nap_after), [32, 1].map(hours), "the task spins for all polls after the fifth");
+        rest();
+        backoff.posted();
+        assert_eq!(first_nap_after(1), hours(32), "a send and its completion");
+    }
+
     /// Catches a failed completion of which more is read than its name, its status and its queue pair: the rest may be that of an older one.
     #[test]
     fn a_failed_completion_names_neither_operation_nor_length() {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::task::Waker as TaskWaker;
 use std::thread;
 
 use mio::net::TcpListener;
@@ -115,6 +116,12 @@ unsafe impl Device for TcpDevice {
     fn port(&self) -> Result<PortStatus, Error> {
         self.check(Verb::QueryPort)?;
         Ok(PortStatus::new(PortState::Active, self.handle.shared.options.bits_per_second))
+    }
+
+    /// The port is active until the thread of the device ends
+    fn watch_port(&self, waker: TaskWaker) -> bool {
+        self.handle.shared.watch_port(waker);
+        true
     }
 
     fn gids(&self) -> Result<Vec<Gid>, Error> {

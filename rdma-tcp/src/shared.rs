@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::task::Waker;
 
 use rdma_core::{Caps, Cause, Gid, Lid, Psn, QpAddress, Qpn, Resource, Transport};
 
@@ -11,7 +12,7 @@ use crate::endpoint::Endpoint;
 use crate::mailbox::Mailbox;
 use crate::options::TcpOptions;
 use crate::regions::Regions;
-use crate::sync::{lock, random};
+use crate::sync::{lock, random, wake};
 
 /// A device, for its objects and for the I/O thread
 pub(crate) struct Shared {
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) mailbox: Mailbox,
     /// Whether the I/O thread has ended, though the device is open.
     pub(crate) is_gone: AtomicBool,
+    /// To be woken when it has ended.
+    port_watcher: Mutex<Option<Waker>>,
     completion_queues: Mutex<Vec<Arc<Completions>>>,
     endpoints: Mutex<HashMap<Qpn, Weak<Endpoint>>>,
 }
@@ -52,6 +55,7 @@ impl Shared {
             mailbox,
             completion_queues: Mutex::default(),
             is_gone: AtomicBool::new(false),
+            port_watcher: Mutex::default(),
             endpoints: Mutex::default(),
             caps,
         }
@@ -59,6 +63,19 @@ impl Shared {
 
     pub(crate) fn check(&self) -> Result<(), Cause> {
         if self.is_gone.load(Ordering::Acquire) { Err(Cause::DeviceGone) } else { Ok(()) }
+    }
+
+    /// Wakes `waker`, instead of that of the call before, when the I/O thread has ended
+    pub(crate) fn watch_port(&self, waker: Waker) {
+        let before = lock(&self.port_watcher).replace(waker);
+        drop(before);
+        if self.check().is_err() {
+            self.take_port_watcher().into_iter().for_each(wake);
+        }
+    }
+
+    pub(crate) fn take_port_watcher(&self) -> Option<Waker> {
+        lock(&self.port_watcher).take()
     }
 
     /// Adds a completion queue

@@ -236,7 +236,10 @@ impl<D: Device> Control<D> {
                 self.on_news();
             }
             Input::StreamEnded => (),
-            Input::Changed => self.has_changed = true,
+            Input::Changed => {
+                self.has_changed = true;
+                self.port_at = self.now();
+            }
             Input::News => self.on_news(),
             Input::Tick => self.on_tick(),
         }
@@ -289,9 +292,7 @@ impl<D: Device> Control<D> {
         if self.needs_no_look() {
             self.port_at = Time::MAX;
         } else if self.port_at == Time::MAX {
-            // As late as without a device that tells: how soon a failure is noticed does not depend on the device.
-            let nanos = self.now().as_nanos().next_multiple_of(PORT_INTERVAL.as_nanos() as u64);
-            self.port_at = Time::from_nanos(nanos);
+            self.port_at = self.now() + PORT_INTERVAL;
         }
         let mut at = self.port_at;
         for path in &self.paths {

@@ -156,5 +156,6 @@ impl Drop for SetGone {
         self.0.is_gone.store(true, Ordering::Release);
         self.0.endpoints().iter().filter_map(|endpoint| endpoint.fail()).for_each(wake);
         self.0.completion_queues().iter().filter_map(|queue| queue.take_waker()).for_each(wake);
+        self.0.take_port_watcher().into_iter().for_each(wake);
     }
 }
