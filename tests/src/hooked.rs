@@ -26,6 +26,11 @@ pub trait Hooks: Send + Sync + 'static {
     /// Changes what a poll has found
     fn polled(&self, _completions: &mut [Completion]) {}
 
+    /// Whether the device tells of changes of its port
+    fn is_port_watched(&self) -> bool {
+        true
+    }
+
     /// Changes what a device states
     ///
     /// It refuses messages that are longer than what it states.
@@ -110,7 +115,7 @@ unsafe impl<H: Hooks> Device for Hooked<H> {
     }
 
     fn watch_port(&self, waker: Waker) -> bool {
-        self.device.watch_port(waker)
+        self.hooks.is_port_watched() && self.device.watch_port(waker)
     }
 
     fn gids(&self) -> Result<Vec<Gid>, Error> {

@@ -83,7 +83,11 @@ impl Woken {
             std::thread::sleep(Duration::from_millis(1));
             self.0.load(Ordering::Relaxed) == times
         };
-        assert!((0..60_000).any(is_there), "woken {} times instead of {times}", self.0.load(Ordering::Relaxed));
+        assert!(
+            (0..60_000).any(is_there),
+            "woken {} times instead of {times}",
+            self.0.load(Ordering::Relaxed)
+        );
     }
 }
 
