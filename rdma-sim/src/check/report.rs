@@ -181,6 +181,7 @@ impl fmt::Display for Report {
         let factor = simulated.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
         write!(f, "{test}: ")?;
         match runs.saturating_sub(*seeds) {
+            1 if *seeds == 0 => f.write_str("1 run")?,
             _ if *seeds == 0 => write!(f, "{runs} runs")?,
             0 | 1 => write!(f, "{seeds} seeds and the plain run")?,
             others => write!(f, "{seeds} seeds, the plain run and {} of the corpus", others - 1)?,
@@ -193,7 +194,8 @@ impl fmt::Display for Report {
         )?;
         if let Some(Orders { tried, pruned, are_all }) = self.orders {
             let which = if are_all { "all" } else { "not all" };
-            write!(f, "; {tried} orders, {which} of them, beside {pruned} that show nothing else")?;
+            let orders = if tried == 1 { "order" } else { "orders" };
+            write!(f, "; {tried} {orders}, {which} of them, beside {pruned} that show nothing else")?;
         }
         if !f.alternate() {
             return Ok(());

@@ -100,6 +100,27 @@ fn a_panic_under_a_hook_that_aborts_prints_its_replay_line() {
 }
 
 #[test]
+#[ignore = "another test reads its output"]
+fn has_one_order() {
+    check(Check::new().exhaustive(), async |net: Net| {
+        for host in ["a", "b"] {
+            net.host(host).spawn(async {});
+        }
+        net.sleep(Duration::from_micros(1)).await;
+    });
+}
+
+/// Regression: a check whose only order was tried printed nothing, as if it were a replay.
+#[test]
+fn an_exhaustive_check_with_one_order_prints_how_many_there_are() {
+    let (output, text) = run("blocked::has_one_order");
+    assert!(output.status.success(), "{text}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("blocked::has_one_order: 1 run, "), "{printed}");
+    assert!(printed.contains("; 1 order, all of them, beside "), "{printed}");
+}
+
+#[test]
 #[ignore = "another test starts it with an environment"]
 fn passes() {
     check(Check::new().runs(3), async |_| ());
