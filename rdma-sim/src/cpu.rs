@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use rdma_core::Work;
 
+use crate::choices::Choices;
 use crate::model::Timing;
 use crate::verb_time;
 
@@ -117,6 +118,19 @@ impl Cpu {
     pub(crate) fn ahead_ns(self) -> u64 {
         if self.is_on { verb_time::so_far() } else { 0 }
     }
+}
+
+/// How long a processor takes to come to a task that was woken
+#[inline]
+pub(crate) fn wake_up_ns(timing: &Timing, choices: &mut dyn Choices) -> u64 {
+    let Timing { cpu, wake_ns, wake_tail_one_in, wake_tail_ns, .. } = *timing;
+    if !cpu {
+        return 0;
+    }
+    // The first choice is the plain one.
+    let is_late = wake_tail_one_in > 0 && choices.pick(wake_tail_one_in) + 1 == wake_tail_one_in;
+    let tail = if is_late { choices.pick(wake_tail_ns.saturating_add(1)) } else { 0 };
+    wake_ns + u64::from(tail)
 }
 
 #[cfg(test)]

@@ -219,7 +219,7 @@ impl Check {
     /// Tries all orders of tasks and events that are due at one instant, and all numbers that the test draws, rather than some by seed
     ///
     /// For small programs: the number of orders grows with the factorial of that of the steps at one instant. Nothing is late, frames have no
-    /// jitter, and the faults are those of the [plan](Self::faults). Steps of tasks and devices of different hosts count as independent, so
+    /// jitter, processors take no time, verbs take what faults say, and the faults are those of the [plan](Self::faults). Steps of tasks and devices of different hosts count as independent, so
     /// that only one order of them is tried: **tasks of different hosts must share nothing but the fabric**, tasks outside of hosts, such as
     /// the test itself, may. A run that uses TCP counts no steps of tasks as independent. [`Report::orders`](super::Report::orders) says how many there are, and whether [`runs`](Self::runs) sufficed for them.
     pub fn exhaustive(self) -> Self {

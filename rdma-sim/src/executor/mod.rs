@@ -3,6 +3,7 @@
 //! One thread, one queue. Tasks run until all of them wait, then time jumps to the next event of the fabric or the next timer.
 //! Which of several ready tasks is next, and whether one is late, is the [`Scheduler`]'s to decide.
 
+mod every;
 mod progress;
 mod stalled;
 mod task;
@@ -11,7 +12,6 @@ mod timers;
 mod unfinished;
 mod woken;
 
-use std::cmp::Reverse;
 use std::fmt;
 use std::future::poll_fn;
 use std::panic::Location;
@@ -31,10 +31,8 @@ pub(crate) use self::task::{Origin, Owner, UnfinishedTask};
 use self::tasks::Tasks;
 use self::timers::Clock;
 use self::woken::Queue;
-use crate::cpu::Cpu;
+use crate::cpu::{self, Cpu};
 use crate::fabric::Process;
-use crate::fabric::steps::due;
-use crate::model::Timing;
 use crate::scheduler::{NextAction, Order};
 use crate::shared::Shared;
 use crate::sync::lock;
@@ -264,39 +262,6 @@ impl SimRuntime {
         Ok(id)
     }
 
-    /// Chooses between all ready tasks and all events that are due; fires the event, or advances time if there is neither
-    fn choose(&self, shared: &Shared, limit: Time, run: &mut Tasks) -> Result<Option<usize>, Stalled> {
-        if shared.wake() {
-            self.collect(shared, run);
-        }
-        let shares = self.shares.load(Ordering::Relaxed);
-        let mut steps: Vec<_> = run.ready.iter().map(|id| run.step(*id, shares)).collect();
-        let mut state = shared.lock();
-        let fabric = &mut state.fabric;
-        let event = fabric.schedule.next().unwrap_or(Time::MAX);
-        if event <= self.now() {
-            steps.extend(due(&fabric.schedule, &fabric.world, &fabric.qps));
-        }
-        if steps.is_empty() {
-            let next = event.min(self.clock.next());
-            if next > limit || next == Time::MAX {
-                return Err(Stalled::at(self.now(), (next < Time::MAX).then_some(limit)));
-            }
-            fabric.schedule.wait_until(next);
-            drop(state);
-            run.polls = 0;
-            self.expire(next);
-            return Ok(None);
-        }
-        let chosen = fabric.choices.order(&steps).ok_or(Stalled::Pruned)?;
-        drop(state);
-        let task = run.ready.remove(chosen);
-        if task.is_none() {
-            self.step(shared, run, Some(steps[chosen].id));
-        }
-        Ok(task)
-    }
-
     /// Makes tasks of the futures that were spawned, and lists the tasks that were woken
     #[inline(always)]
     fn collect(&self, shared: &Shared, run: &mut Tasks) {
@@ -318,10 +283,11 @@ impl SimRuntime {
         let known = run.ready.len();
         self.queue.take(&mut run.ready);
         if run.ready.len() > known {
-            let choices = &mut *shared.lock().fabric.choices;
+            let fabric = &mut shared.lock().fabric;
             let mut position = known;
             while let Some(id) = run.ready.get(position).copied() {
-                match run.order.late_ns(id, choices) {
+                let late_ns = run.order.late_ns(id, &mut *fabric.choices);
+                match late_ns + cpu::wake_up_ns(&fabric.model.timing, &mut *fabric.choices) {
                     0 => position += 1,
                     ns => {
                         run.ready.remove(position);
@@ -335,13 +301,8 @@ impl SimRuntime {
     /// Makes the tasks that were woken wait until a processor has come to them
     fn wake_up(&self, shared: &Shared, run: &mut Tasks) {
         let fabric = &mut shared.lock().fabric;
-        let Timing { wake_ns, wake_tail_one_in, wake_tail_ns, .. } = fabric.model.timing;
         for id in std::mem::take(&mut run.ready) {
-            let choices = &mut *fabric.choices;
-            // The first choice is the plain one.
-            let is_late = wake_tail_one_in > 0 && choices.pick(wake_tail_one_in) + 1 == wake_tail_one_in;
-            let tail = if is_late { choices.pick(wake_tail_ns.saturating_add(1)) } else { 0 };
-            run.delay(id, self.now(), wake_ns + u64::from(tail));
+            run.delay(id, self.now(), cpu::wake_up_ns(&fabric.model.timing, &mut *fabric.choices));
         }
     }
 
@@ -400,7 +361,7 @@ impl SimRuntime {
     /// Advances time to the next event, timer or late task
     #[inline(always)]
     fn jump(&self, shared: &Shared, limit: Time, run: &mut Tasks) -> Result<(), Stalled> {
-        let late = run.late.peek().map_or(Time::MAX, |Reverse((at, ..))| *at);
+        let late = run.next_late();
         let timer = self.clock.next().min(late);
         let Some(advanced) = shared.advance(timer, limit, !run.order.is_fifo()) else {
             let has_next = timer < Time::MAX || shared.lock().fabric.schedule.next().is_some();
@@ -411,9 +372,7 @@ impl SimRuntime {
             run.polls = 0;
         }
         self.expire(advanced.now);
-        while run.late.peek().is_some_and(|Reverse((at, ..))| *at <= advanced.now) {
-            run.ready.extend(run.late.pop().map(|Reverse((_, _, id))| id));
-        }
+        run.end_lateness(advanced.now);
         self.advanced(shared, run, advanced.has_host_news);
         Ok(())
     }

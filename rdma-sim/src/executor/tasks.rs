@@ -139,6 +139,35 @@ impl Tasks {
         Some(Wait::new(self.name(id, shared), verb))
     }
 
+    /// Lets the ready tasks run later that cannot run because of what they, or others of their host, have done
+    #[inline]
+    pub(super) fn delay_blocked(&mut self, now: impl FnOnce() -> Time) {
+        if self.blocked.is_empty() {
+            return;
+        }
+        let now = now();
+        for id in std::mem::take(&mut self.ready) {
+            match self.still_blocked_ns(id, now) {
+                Some(ns) => self.delay(id, now, ns),
+                None => self.ready.push_back(id),
+            }
+        }
+    }
+
+    /// When the first of the late tasks may run
+    #[inline(always)]
+    pub(super) fn next_late(&self) -> Time {
+        self.late.peek().map_or(Time::MAX, |Reverse((at, ..))| *at)
+    }
+
+    /// Makes the tasks ready that were late until `now`
+    #[inline(always)]
+    pub(super) fn end_lateness(&mut self, now: Time) {
+        while self.late.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
+            self.ready.extend(self.late.pop().map(|Reverse((_, _, id))| id));
+        }
+    }
+
     /// Lets a task run later by so many nanoseconds
     pub(super) fn delay(&mut self, id: usize, now: Time, ns: u64) {
         let at = Time::from_nanos(now.as_nanos().saturating_add(ns));

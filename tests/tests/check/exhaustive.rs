@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rdma_bare::BareQp;
+use rdma_core::Device as _;
 use rdma_sim::check::Orders;
-use rdma_sim::{Check, Net, Replay, Scheduler, try_check};
+use rdma_sim::{Check, FailureKind, FaultPlan, Net, Replay, Scheduler, try_check};
 
 /// The orders of what `test` appends to its log, and how many runs that took
 fn orders(test: impl AsyncFn(Net, Log) + Sync) -> (BTreeSet<String>, Orders) {
@@ -112,6 +113,38 @@ fn a_failing_order_is_repeated_by_its_line() {
     let original: Replay = failure.original.line().parse().unwrap();
     let again = try_check(Check::new().replay(original), race).unwrap_err();
     assert_eq!(again.reason, failure.reason);
+}
+
+/// Regression: a task ran on at once after a verb that does not return, or that takes time.
+#[test]
+fn verbs_take_as_long_as_in_the_plain_order() {
+    let hangs = async |net: Net| {
+        let device = net.open("a", "rdma_en2").unwrap();
+        net.sleep(Duration::from_micros(1)).await;
+        let _queue = device.create_cq(8);
+        net.sleep(Duration::from_micros(1)).await;
+    };
+    let plan: FaultPlan = "at 0s a:rdma_en2 hang create_cq".parse().unwrap();
+    let check = || Check::new().shrink(false).faults(plan.clone());
+    let plain = try_check(check().scheduler(Scheduler::Fifo), hangs).unwrap_err();
+    let every = try_check(check().exhaustive(), hangs).unwrap_err();
+    assert_eq!(every.kind, FailureKind::Stall, "{every}");
+    assert!(every.reason.contains("\n  main waits for a verb that does not return"), "{every}");
+    assert_eq!(every.reason, plain.reason);
+
+    let slow = "at 0s a:rdma_en2 slow-verb create_cq=3ms".parse().unwrap();
+    let report = try_check(Check::new().exhaustive().faults(slow), async |net: Net| {
+        let host = net.host("a");
+        let others = net.clone();
+        host.spawn(async move { others.sleep(Duration::from_micros(20)).await });
+        let device = net.open("a", "rdma_en2").unwrap();
+        net.sleep(Duration::from_micros(1)).await;
+        let queue = device.create_cq(8).unwrap();
+        net.sleep(Duration::from_micros(1)).await;
+        assert!(net.now().as_nanos() > 3_000_000, "the verb takes 3 ms, and it is {}", net.now().as_nanos());
+        drop(queue);
+    });
+    assert!(report.unwrap_or_else(|failure| panic!("{failure}")).orders.unwrap().are_all);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::channel::oneshot;
 use futures::future::join;
 use rdma_core::{CompletionQueue, Device, FRAME, Opcode, QpInit, Time, Work};
-use rdma_sim::{LineRate, Model, Net, Sim, Timing, Topology};
+use rdma_sim::{LineRate, Model, Net, Scheduler, Sim, Timing, Topology};
 
 use super::{Bare, device, pair};
 use crate::counting::value_of;
@@ -187,12 +187,12 @@ fn processors_take_time_or_none() {
 }
 
 /// How long tasks wait for a timer of 1 µs, one after another, beyond it
-fn wake_ups(seed: u64, tail: [u32; 2]) -> Vec<u64> {
+fn wake_ups(seed: u64, tail: [u32; 2], scheduler: Scheduler) -> Vec<u64> {
     let model = timed(|timing| {
         (timing.cpu, timing.wake_ns) = (true, 300);
         [timing.wake_tail_one_in, timing.wake_tail_ns] = tail;
     });
-    value_of(Sim::new().model(model).seed(seed), async |net| {
+    value_of(Sim::new().model(model).seed(seed).scheduler(scheduler), async |net| {
         let mut late = Vec::new();
         for _ in 0..1_000 {
             let start = net.now();
@@ -206,13 +206,22 @@ fn wake_ups(seed: u64, tail: [u32; 2]) -> Vec<u64> {
 /// Catches wake-ups that take no time, or always as long, and a tail that depends on nothing but the seed of the process.
 #[test]
 fn wake_ups_are_late_and_some_are_later() {
-    assert!(wake_ups(1, [0, 5_000]).iter().all(|late| *late == 300));
-    let late = wake_ups(1, [10, 5_000]);
-    let tail = late.iter().filter(|late| **late > 300).count();
-    assert!((50..200).contains(&tail), "{tail}");
-    assert!(late.iter().all(|late| (300..=5_300).contains(late)), "{:?}", late.iter().max());
-    assert_eq!(late, wake_ups(1, [10, 5_000]));
-    assert_ne!(late, wake_ups(2, [10, 5_000]));
+    // Without interruptions; the scheduler by chance makes tasks late for other reasons, too.
+    for scheduler in [Scheduler::Fifo, Scheduler::Pct { depth: 1, steps: 0 }] {
+        assert!(wake_ups(1, [0, 5_000], scheduler).iter().all(|late| *late == 300), "{scheduler}");
+        let late = wake_ups(1, [10, 5_000], scheduler);
+        let tail = late.iter().filter(|late| **late > 300).count();
+        assert!((50..200).contains(&tail), "{scheduler}: {tail}");
+        assert!(late.iter().all(|late| (300..=5_300).contains(late)), "{:?}", late.iter().max());
+        assert_eq!(late, wake_ups(1, [10, 5_000], scheduler));
+        assert_ne!(late, wake_ups(2, [10, 5_000], scheduler));
+    }
+    let by_chance = wake_ups(1, [0, 5_000], Scheduler::Random);
+    assert!(by_chance.iter().all(|late| *late >= 300), "{:?}", by_chance.iter().min());
+    assert!(
+        wake_ups(1, [10, 5_000], Scheduler::Every).iter().all(|late| *late == 0),
+        "no processor takes time"
+    );
 }
 
 /// Catches a core that runs two tasks at once, and one that tasks of another host have to wait for.
