@@ -146,7 +146,8 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         })?;
         report.add(&measured);
         let mut aimed = check.clone();
-        aimed.random_faults.around(measured.moments, measured.time);
+        aimed.random_faults = aimed.random_faults.calmed(check.liveness.is_some());
+        aimed.random_faults.around(measured.traffic, measured.time);
         let steps = u32::try_from(measured.steps).unwrap_or(u32::MAX).max(1);
         let mut corpus = Corpus::default();
         let updates = environment::updates_corpus();

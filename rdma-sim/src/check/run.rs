@@ -20,6 +20,7 @@ use super::replay::Replay;
 use super::settings::Check;
 use crate::choices::Step;
 use crate::executor::{HumanDuration, Progress, UnfinishedTask};
+use crate::fault::{Target, Traffic};
 use crate::{Choices, Net, RunError, Sim, Stalled, Waits};
 
 /// What a run that did not fail has seen
@@ -41,8 +42,8 @@ pub(super) struct FinishedRun {
     pub(super) landmarks: Vec<Landmark>,
     /// Orders of tasks at one instant, if the check is guided
     pub(super) orders: Vec<u64>,
-    /// Moments with traffic, if they were wanted
-    pub(super) moments: Vec<Time>,
+    /// Where the traffic was, if that was wanted
+    pub(super) traffic: Traffic,
 }
 
 /// Counts the choices that are drawn
@@ -154,8 +155,25 @@ pub(super) fn run<O: Outcome>(
         unfinished: run.unfinished,
         landmarks: counting.landmarks.take(),
         orders: run.orders,
-        moments: run.moments,
+        traffic: Traffic {
+            moments: run.moments,
+            frames: if purpose == Purpose::Measure { frames(check, seen) } else { Vec::new() },
+        },
     })
+}
+
+/// How many frames each cabled port has sent, in the order in which hosts have their ports
+fn frames(check: &Check, seen: &RefCell<Option<Net>>) -> Vec<(Target, u64)> {
+    let Some(net) = &*seen.borrow() else { return Vec::new() };
+    let ports =
+        check.topology.hosts().iter().flat_map(|host| {
+            host.ports().iter().map(|port| (host.name().to_owned(), port.device().to_owned()))
+        });
+    let counted = ports.filter_map(|(host, device)| {
+        let [sent, _] = net.cable_stats(&host, &device)?;
+        Some((Target::Port { host, device }, sent.frames))
+    });
+    counted.collect()
 }
 
 impl Check {

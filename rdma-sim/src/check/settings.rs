@@ -156,6 +156,8 @@ impl Check {
     /// Cables are plugged in again, stopped processes go on and dead ones start anew; RDMA is on, addresses are resolved, and nothing is slow,
     /// lost or damaged. Faults that wait for a number of frames are forgotten, a second after the start at the earliest. Other faults, such
     /// as leaked objects, GID tables and crossed cables, stay as they are.
+    ///
+    /// [Random faults](Self::random_faults) that wait for frames may then last until all faults end.
     pub fn liveness(self, bound: Duration) -> Self {
         Self { liveness: Some(bound), ..self }
     }

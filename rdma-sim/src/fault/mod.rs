@@ -21,6 +21,7 @@ mod generate;
 mod kind;
 mod plan;
 mod random;
+mod span;
 mod verb;
 
 pub(crate) use self::argument::TIME;
@@ -30,4 +31,5 @@ pub use self::generate::strategies;
 pub use self::kind::{FAULTS, FaultInfo, FaultKind, TargetKind};
 pub use self::plan::{Fault, FaultPlan, Target, Trigger};
 pub use self::random::RandomFaults;
+pub(crate) use self::random::Traffic;
 pub use self::verb::{SlowVerb, SlowableVerb};

@@ -13,10 +13,10 @@ use crate::topology::Topology;
 const MOST: u32 = 10_000;
 /// In which time faults begin, unless it is known how long a run takes
 const HORIZON: Duration = Duration::from_millis(10);
-/// How far from a moment with traffic a fault may begin: within a round trip
+/// How far from a moment with traffic a fault may begin, before and behind it together: about a round trip
 const NEAR_NS: u32 = 20_000;
-/// How long a fault waits for frames before a check of liveness forgets it
-const FRAMES: Duration = Duration::from_secs(1);
+/// How many frames a fault waits for at most, if it is not known how many a run has
+const MOST_FRAMES: u64 = 256;
 /// How long an outage may be that outlasts the timeouts of programs
 const LONG: Duration = Duration::from_secs(10);
 
@@ -39,8 +39,14 @@ const LONG: Duration = Duration::from_secs(10);
 ///   subset of them only (swarm testing: A. Groce et al., ISSTA 2012).
 /// * **Ends**: a fault that lasts is followed by the one that ends it, such as `unplug` by `replug`: 1 µs to a quarter of the horizon later,
 ///   and now and then up to 10 s, for longer than a program waits.
-/// * **Moments**: half of the faults of a [`check`](crate::check()) begin within 20 µs of a moment at which the test's first run has sent or
-///   received something, the others at any time. A quarter of those at ports that no other fault ends wait for up to eight frames instead.
+/// * **Moments**: half of the faults begin at any time, a quarter near the traffic, and a quarter after a number of frames of the port, or of
+///   the first cabled port of the host. Near is within 10 µs of a moment at which the first run of a [`check`](crate::check()), the plain one, has
+///   completed a request: a run of another schedule may be up to milliseconds away from there, so that only those that count frames fire
+///   amid its traffic. Their number is at most as large as that of the frames of the plain run, or 256 if there was none, and each order of
+///   magnitude is as likely as the others.
+/// * A fault that another one ends counts frames only under [`Check::liveness`](crate::Check::liveness), and then lasts until all faults
+///   end: no fault can be written that follows another one which counts frames. Otherwise it begins near the traffic, as do faults of ports
+///   that have sent nothing in the plain run; without moments, at any time.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use = "nothing is drawn before `draw`, or `Check::random_faults`"]
 pub struct RandomFaults {
@@ -48,8 +54,30 @@ pub struct RandomFaults {
     kinds: Vec<FaultKind>,
     targets: Vec<Target>,
     horizon: Option<Duration>,
+    /// Where the traffic of the test is, if that was measured
+    traffic: Option<Traffic>,
+    /// Whether all faults end at last, whatever they are
+    is_calmed: bool,
+}
+
+/// Where the traffic of a run is
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Traffic {
     /// Moments with traffic
-    moments: Vec<Time>,
+    pub(crate) moments: Vec<Time>,
+    /// How many frames each cabled port has sent
+    pub(crate) frames: Vec<(Target, u64)>,
+}
+
+impl Traffic {
+    /// How many frames a fault at `target` can wait for
+    fn frames_of(&self, target: &Target) -> u64 {
+        let found = self.frames.iter().find(|(port, _)| match target {
+            Target::Host(host) => port.host() == host,
+            Target::Port { .. } => port == target,
+        });
+        found.map_or(0, |(_, frames)| *frames)
+    }
 }
 
 /// A host or port at which faults may happen
@@ -62,7 +90,7 @@ struct FaultSite<'a> {
 impl RandomFaults {
     /// Up to `most` faults in a run; more than 10,000 are as 10,000
     pub fn up_to(most: u32) -> Self {
-        Self { most, kinds: Vec::new(), targets: Vec::new(), horizon: None, moments: Vec::new() }
+        Self { most, kinds: Vec::new(), targets: Vec::new(), horizon: None, traffic: None, is_calmed: false }
     }
 
     /// Draws from these faults, with the arguments that they have here
@@ -75,18 +103,23 @@ impl RandomFaults {
         Self { targets: targets.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// Begins all faults in the first `horizon` of a run
+    /// Begins all faults in the first `horizon` of a run, but for those that count frames
     ///
     /// Otherwise in the time that the first run of a check takes, or within 10 ms.
     pub fn within(self, horizon: Duration) -> Self {
         Self { horizon: Some(horizon), ..self }
     }
 
-    /// Begins half of the faults at these moments, and all within `end`, unless it is [given](Self::within)
-    pub(crate) fn around(&mut self, moments: Vec<Time>, end: Time) {
+    /// Begins half of the faults where this traffic is, and all that begin at a time within `end`, unless it is [given](Self::within)
+    pub(crate) fn around(&mut self, mut traffic: Traffic, end: Time) {
         let horizon = Time::ZERO + *self.horizon.get_or_insert_with(|| end.since(Time::ZERO));
-        self.moments = moments;
-        self.moments.retain(|moment| *moment <= horizon);
+        traffic.moments.retain(|moment| *moment <= horizon);
+        self.traffic = Some(traffic);
+    }
+
+    /// Draws also faults that last and wait for frames: all end at last
+    pub(crate) fn calmed(self, is_calmed: bool) -> Self {
+        Self { is_calmed, ..self }
     }
 
     /// Draws a plan for a simulation of `topology`
@@ -200,11 +233,9 @@ impl RandomFaults {
     ) -> [Option<Fault>; 2] {
         let horizon = self.horizon.unwrap_or(HORIZON);
         let FaultSite { host, device } = places[choices.pick(places.len() as u32) as usize];
-        let start = self.draw_moment(choices, horizon);
-        let lasting = draw_duration(choices, horizon);
         let number = kinds[choices.pick(kinds.len() as u32) as usize];
+        let lasting = draw_duration(choices, horizon);
         let amount = choices.pick(8) + 1;
-        let waits_for_frames = choices.pick(4) == 3;
         let kind = match self.kinds.get(number as usize) {
             Some(kind) => kind.clone(),
             None => default_kind(number, amount, lasting),
@@ -217,24 +248,38 @@ impl RandomFaults {
             (TargetKind::Host, _) => Target::Host(host.to_owned()),
         };
         let end = kind.end();
-        let trigger = if waits_for_frames && end.is_none() && kind.target() == TargetKind::Port {
-            Trigger::AfterFrames(amount.into())
-        } else {
-            Trigger::At(start)
-        };
-        let end =
-            end.map(|kind| Fault { trigger: Trigger::At(start + lasting), target: target.clone(), kind });
-        [Some(Fault { trigger, target, kind }), end]
+        let can_count = end.is_none() || self.is_calmed;
+        match self.draw_trigger(choices, &target, can_count, horizon) {
+            Trigger::At(start) => {
+                let trigger = Trigger::At(start + lasting);
+                let end = end.map(|kind| Fault { trigger, target: target.clone(), kind });
+                [Some(Fault { trigger: Trigger::At(start), target, kind }), end]
+            }
+            trigger => [Some(Fault { trigger, target, kind }), None],
+        }
     }
 
-    fn draw_moment(&self, choices: &mut dyn Choices, horizon: Duration) -> Time {
-        if !self.moments.is_empty() && choices.pick(2) == 1 {
-            let moment = self.moments[choices.pick(self.moments.len() as u32) as usize];
-            let near = moment + Duration::from_nanos(choices.pick(NEAR_NS).into());
-            let near = Time::from_nanos(near.as_nanos().saturating_sub(u64::from(NEAR_NS / 2)));
-            return near.min(Time::ZERO + horizon);
+    /// When a fault at `target` begins, which may wait for frames if it `can_count` them
+    fn draw_trigger(
+        &self,
+        choices: &mut dyn Choices,
+        target: &Target,
+        can_count: bool,
+        horizon: Duration,
+    ) -> Trigger {
+        let manner = choices.pick(4);
+        let frames = self.traffic.as_ref().map_or(MOST_FRAMES, |traffic| traffic.frames_of(target));
+        if manner == 3 && can_count && frames > 0 {
+            return Trigger::AfterFrames(draw_frames(choices, frames));
         }
-        Time::ZERO + Duration::from_micros(choices.pick(micros(horizon)).into())
+        let moments = self.traffic.as_ref().map_or(&[][..], |traffic| &traffic.moments);
+        if manner < 2 || moments.is_empty() {
+            return Trigger::At(Time::ZERO + Duration::from_micros(choices.pick(micros(horizon)).into()));
+        }
+        let moment = moments[choices.pick(moments.len() as u32) as usize];
+        let near = moment + Duration::from_nanos(choices.pick(NEAR_NS).into());
+        let near = Time::from_nanos(near.as_nanos().saturating_sub(u64::from(NEAR_NS / 2)));
+        Trigger::At(near.min(Time::ZERO + horizon))
     }
 }
 
@@ -269,56 +314,11 @@ fn draw_duration(choices: &mut dyn Choices, horizon: Duration) -> Duration {
     Duration::from_micros(u64::from(scale) + u64::from(choices.pick(scale)))
 }
 
-impl Fault {
-    /// When the fault fires; zero if it waits for frames
-    pub(crate) fn time(&self) -> Time {
-        match self.trigger {
-            Trigger::At(time) => time,
-            Trigger::AfterFrames(_) => Time::ZERO,
-        }
-    }
-}
-
-impl FaultPlan {
-    pub(super) fn sorted(mut faults: Vec<Fault>) -> Self {
-        faults.sort_by_key(Fault::time);
-        Self(faults)
-    }
-
-    /// The faults that belong together, by their positions: what lasts, and what ends it
-    pub(crate) fn groups(&self) -> Vec<Vec<usize>> {
-        let mut groups: Vec<Vec<usize>> = Vec::new();
-        let mut by_time: Vec<_> = self.0.iter().enumerate().collect();
-        by_time.sort_by_key(|(_, fault)| fault.time());
-        for (position, fault) in by_time {
-            let ends = |group: &&mut Vec<usize>| {
-                let begun = &self.0[group[0]];
-                group.len() == 1
-                    && begun.target == fault.target
-                    && begun.kind.end().as_ref() == Some(&fault.kind)
-            };
-            match groups.iter_mut().find(ends) {
-                Some(group) => group.push(position),
-                None => groups.push(vec![position]),
-            }
-        }
-        groups
-    }
-
-    /// When the last fault has ended; those that wait for frames count as if they fired within a second
-    pub(crate) fn end(&self) -> Time {
-        let ends = self.0.iter().map(|fault| {
-            let lasting = match fault.kind {
-                FaultKind::Flap { down } | FaultKind::Reboot { down } => down,
-                _ => Duration::ZERO,
-            };
-            match fault.trigger {
-                Trigger::At(time) => time + lasting,
-                Trigger::AfterFrames(_) => Time::ZERO + FRAMES + lasting,
-            }
-        });
-        ends.max().unwrap_or(Time::ZERO)
-    }
+/// A number of frames up to `most`, which is not zero: each order of magnitude is as likely as the others
+fn draw_frames(choices: &mut dyn Choices, most: u64) -> u64 {
+    let scale = 1 << choices.pick(most.ilog2() + 1);
+    let rest = (most - scale).saturating_add(1).min(scale);
+    scale + u64::from(choices.pick(u32::try_from(rest).unwrap_or(u32::MAX)))
 }
 
 #[cfg(test)]
@@ -360,24 +360,58 @@ mod tests {
 
     #[test]
     fn half_of_the_faults_begin_where_the_traffic_is() {
-        let mut faults = RandomFaults::up_to(20).kinds([FaultKind::IdleDeath]);
+        let mut faults = RandomFaults::up_to(20).kinds([FaultKind::Unplug]);
         let moment = Time::from_nanos(5_000_000);
-        faults.around(vec![moment], Time::from_nanos(1_000_000_000));
+        let traffic = Traffic { moments: vec![moment], frames: Vec::new() };
+        faults.around(traffic, Time::from_nanos(1_000_000_000));
         let drawn: Vec<_> = (0..100).flat_map(|seed| plan(&faults, seed).0).collect();
+        let drawn: Vec<_> = drawn.into_iter().filter(|fault| fault.kind == FaultKind::Unplug).collect();
         let is_near = |fault: &&Fault| match fault.trigger {
             Trigger::At(time) => time.as_nanos().abs_diff(moment.as_nanos()) <= u64::from(NEAR_NS / 2),
             Trigger::AfterFrames(_) => false,
         };
         let near = drawn.iter().filter(is_near).count();
-        assert!((drawn.len() / 4..drawn.len() / 2).contains(&near), "{near} of {}", drawn.len());
+        assert!((45..55).contains(&(100 * near / drawn.len())), "{near} of {}", drawn.len());
     }
 
+    /// Catches numbers that are all small, numbers above that of the frames which are sent, and faults that wait for frames which never come.
     #[test]
-    fn a_fault_and_its_end_are_a_group() {
-        let text = "at 1ms a sleep; at 2ms b:rdma_en2 unplug; at 3ms a wake; at 4ms b:rdma_en2 slow 50%; \
-                    at 5ms b:rdma_en2 replug; at 6ms a wake; at 7ms b:rdma_en2 slow 100%";
-        let plan: FaultPlan = text.parse().unwrap();
-        assert_eq!(plan.groups(), [vec![0, 2], vec![1, 4], vec![3, 6], vec![5]]);
+    fn a_quarter_of_the_faults_wait_for_as_many_frames_as_are_sent() {
+        let port = |host: &str| Target::Port { host: host.to_owned(), device: "rdma_en2".to_owned() };
+        let traffic = Traffic { moments: vec![Time::ZERO], frames: vec![(port("a"), 1000), (port("b"), 0)] };
+        let kinds = [FaultKind::IdleDeath, FaultKind::Kill, FaultKind::Reboot { down: HORIZON }];
+        for is_calmed in [false, true] {
+            let mut faults = RandomFaults::up_to(20).kinds(kinds.clone()).calmed(is_calmed);
+            faults.around(traffic.clone(), Time::from_nanos(1_000_000));
+            let drawn: Vec<_> = (0..4000).flat_map(|seed| plan(&faults, seed).0).collect();
+            for kind in &kinds {
+                let of_kind = drawn.iter().filter(|fault| fault.kind == *kind && fault.target.host() == "a");
+                let counted = of_kind.clone().filter_map(|fault| match fault.trigger {
+                    Trigger::AfterFrames(frames) => Some(frames),
+                    Trigger::At(_) => None,
+                });
+                let counted: Vec<_> = counted.collect();
+                let expected = if *kind != FaultKind::Kill || is_calmed { 22..28 } else { 0..1 };
+                let percent = 100 * counted.len() / of_kind.count();
+                assert!(expected.contains(&percent), "{percent} % of {kind} wait for frames");
+                for (least, most) in (0..10).map(|bits| (1 << bits, (2 << bits) - 1)) {
+                    let share = counted.iter().filter(|frames| (least..=most).contains(*frames)).count();
+                    let percent = 100 * share / counted.len().max(1);
+                    assert!(
+                        counted.is_empty() || (7..13).contains(&percent),
+                        "{percent} % of {least} to {most}"
+                    );
+                }
+                assert!(counted.iter().all(|frames| *frames <= 1000));
+            }
+            let of_b = drawn.iter().filter(|fault| fault.target.host() == "b");
+            assert!(of_b.clone().count() > 1000, "{} faults", of_b.count());
+            let counts = |fault: &Fault| matches!(fault.trigger, Trigger::AfterFrames(_));
+            assert!(
+                !drawn.iter().any(|fault| fault.target.host() == "b" && counts(fault)),
+                "b sends nothing"
+            );
+        }
     }
 
     /// Catches kinds, targets and numbers of faults that are not compared, and faults that are drawn and not recognised.
