@@ -279,8 +279,9 @@ impl<'a> Prefix<'a> {
 
 /// What a run has reached
 fn landmarks(finished: &FinishedRun) -> impl Iterator<Item = Landmark> {
-    // States are landmarks of their own.
-    let covered = finished.covered.iter().filter(|(name, count)| **count > 0 && !name.starts_with("state "));
+    // States are landmarks of their own, and have a position.
+    let is_state = |name: &str| name.starts_with("state ") || name.starts_with("protocol ");
+    let covered = finished.covered.iter().filter(move |(name, count)| **count > 0 && !is_state(name));
     let covered = covered.map(|(name, count)| Landmark::behaviour(name, *count));
     let orders = finished.orders.iter().map(|id| Landmark::order(*id));
     finished.landmarks.iter().copied().chain(covered).chain(orders)
@@ -289,6 +290,16 @@ fn landmarks(finished: &FinishedRun) -> impl Iterator<Item = Landmark> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Regression: states of the protocol were landmarks without a position.
+    #[test]
+    fn what_is_covered_is_a_landmark_unless_it_is_a_state() {
+        let covered = ["fault unplug", "protocol path proven", "state leader"];
+        let covered = covered.into_iter().map(|name| (name.to_owned(), 3)).collect();
+        let finished = FinishedRun { covered, ..FinishedRun::default() };
+        let found: Vec<_> = landmarks(&finished).map(|landmark| landmark.id).collect();
+        assert_eq!(found, [Landmark::behaviour("fault unplug", 3).id]);
+    }
 
     /// Catches a corpus that is written again because of what its files have reached.
     #[test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rdma_core::Time;
+use rdma_core::probe::ProtocolState;
 use twox_hash::XxHash3_64;
 
 use crate::Net;
@@ -22,7 +23,7 @@ pub(super) struct Position {
 /// What a landmark is made of; those of earlier kinds say more about the program
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LandmarkKind {
-    /// A state, or a statement that holds, so many times
+    /// A state of the program or of the protocol, or a statement that holds, so many times
     State,
     /// One of these after another one, so many times
     Succession,
@@ -58,7 +59,7 @@ impl Landmark {
     }
 }
 
-/// The landmarks of a run that its program says: states, and successions of them
+/// The landmarks of a run that its program and its connections say: states, and successions of them
 #[derive(Debug, Default)]
 pub(super) struct Landmarks {
     /// Where the run is; nothing is kept without it
@@ -93,6 +94,17 @@ impl Landmarks {
         *count += 1;
         if is_landmark(*count) {
             reached.push(Landmark::new(LandmarkKind::Succession, succession, *count, position()));
+        }
+    }
+
+    /// A connection is in `state` for the `count`th time
+    ///
+    /// What the program says of itself follows from more than the connections' states: they are not in its successions.
+    pub(super) fn reach_protocol(&self, state: ProtocolState, count: u64) {
+        let Some((net, drawn)) = self.run.get() else { return };
+        if is_landmark(count) {
+            let position = Some(Position { drawn: drawn.load(Ordering::Relaxed), time: net.now() });
+            self.reached.borrow_mut().push(Landmark::new(LandmarkKind::State, state, count, position));
         }
     }
 

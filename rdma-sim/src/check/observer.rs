@@ -100,7 +100,46 @@ impl Observer for Counting {
     fn waits_for(&self, _: fmt::Arguments<'_>) {}
 
     fn reached(&self, state: ProtocolState) {
+        if self.has_ended.get() {
+            return;
+        }
         let count = &self.protocol_states.0[state as usize];
-        count.set(count.get() + u64::from(!self.has_ended.get()));
+        count.set(count.get() + 1);
+        self.landmarks.reach_protocol(state, count.get());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Sim;
+    use crate::check::landmarks::Position;
+
+    /// Regression: a variation of a run that had reached a state of the protocol began anywhere. Catches states that what the test leaves
+    /// open reaches when it is dropped.
+    #[test]
+    fn states_of_the_protocol_are_landmarks_where_they_are_reached() {
+        let run = Sim::new().run(async |net| {
+            let counting = Counting::default();
+            counting.landmarks.keep(net.clone(), Arc::new(AtomicU64::new(7)));
+            for _ in 0..5 {
+                net.sleep(Duration::from_nanos(10)).await;
+                counting.reached(ProtocolState::PathProven);
+            }
+            counting.end();
+            counting.reached(ProtocolState::PathProven);
+            let times = counting.landmarks.take().into_iter().map(|landmark| {
+                let Position { drawn, time } = landmark.position.expect("it is known where the run is");
+                (drawn, time.as_nanos())
+            });
+            (times.collect::<Vec<_>>(), counting.protocol_states().collect::<Vec<_>>())
+        });
+        let (landmarks, counts) = run.value;
+        assert_eq!(landmarks, [(7, 10), (7, 20), (7, 30), (7, 40)], "each of the first four times");
+        assert_eq!(counts, [("protocol path proven".to_owned(), 5)]);
     }
 }
