@@ -7,14 +7,21 @@
 use std::fmt::Write;
 
 use futures::future::join;
-use rdma_sim::{Digest, Run, Seeded, Sim};
+use rdma_sim::{Digest, Run, Scheduler, Seeded, Sim};
 use rdma_tests::files::assert_golden;
 use rdma_tests::oracle::Program;
 use rdma_tests::{connected, options};
 
+/// The schedulers whose runs are compared, and what their lines begin with
+const SCHEDULERS: [(&str, Scheduler); 3] = [
+    ("messages", Scheduler::Fifo),
+    ("messages by chance", Scheduler::Random),
+    ("messages by priorities", Scheduler::Pct { depth: 3, steps: 500 }),
+];
+
 /// A bit of everything: small and large messages both ways, pauses, an end
-fn run(seed: u64) -> Run<()> {
-    Sim::new().seed(seed).run(async |net| {
+fn run(seed: u64, scheduler: Scheduler) -> Run<()> {
+    Sim::new().seed(seed).scheduler(scheduler).run(async |net| {
         let pair = connected(&net, &options()).await;
         let send = async {
             for number in 0..100_usize {
@@ -38,31 +45,37 @@ fn run(seed: u64) -> Run<()> {
     })
 }
 
-fn digests(seeds: std::ops::Range<u64>) -> Vec<Digest> {
-    seeds.map(|seed| run(seed).digest).collect()
+fn digests(seeds: std::ops::Range<u64>, scheduler: Scheduler) -> Vec<Digest> {
+    seeds.map(|seed| run(seed, scheduler).digest).collect()
 }
 
 #[test]
 fn equal_seeds_give_equal_digests_and_other_seeds_others() {
-    let (once, again) = (digests(0..20), digests(0..20));
-    assert_eq!(once, again);
-    let mut distinct = once.clone();
-    distinct.sort_by_key(Digest::to_string);
-    distinct.dedup();
-    assert_eq!(distinct.len(), once.len());
+    for (name, scheduler) in SCHEDULERS {
+        let (once, again) = (digests(0..20, scheduler), digests(0..20, scheduler));
+        assert_eq!(once, again, "{name}");
+        let mut distinct = once.clone();
+        distinct.sort_by_key(Digest::to_string);
+        distinct.dedup();
+        assert_eq!(distinct.len(), once.len(), "{name}");
+    }
 }
 
 #[test]
 fn virtual_times_are_exact() {
-    let (once, again) = (run(5), run(5));
-    assert_eq!((once.time, once.events), (again.time, again.events));
+    for (name, scheduler) in SCHEDULERS {
+        let (once, again) = (run(5, scheduler), run(5, scheduler));
+        assert_eq!((once.time, once.events), (again.time, again.events), "{name}");
+    }
 }
 
 #[test]
 fn digests_are_those_of_every_other_build() {
     let mut current = String::new();
-    for (seed, digest) in digests(0..20).into_iter().enumerate() {
-        writeln!(current, "messages {seed} {digest}").unwrap();
+    for (name, scheduler) in SCHEDULERS {
+        for (seed, digest) in digests(0..20, scheduler).into_iter().enumerate() {
+            writeln!(current, "{name} {seed} {digest}").unwrap();
+        }
     }
     for seed in 0..120 {
         let program = Program::generate(&mut Seeded::new(seed));
