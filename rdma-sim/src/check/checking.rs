@@ -35,6 +35,8 @@ pub(super) struct Checking<'a, F> {
     test: &'a F,
     workers: Vec<Worker>,
     done: AtomicU64,
+    /// How many smaller runs than the one that failed were begun
+    shrinking: AtomicU64,
     name: &'a str,
     start: Instant,
 }
@@ -63,6 +65,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
             test,
             workers: (0..threads).map(|_| Worker::default()).collect(),
             done: AtomicU64::new(0),
+            shrinking: AtomicU64::new(0),
             name,
             start: Instant::now(),
         }
@@ -76,7 +79,9 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
             runs: self.check.runs,
             done: &self.done,
             workers: &self.workers,
+            shrinking: &self.shrinking,
             patience: self.check.patience,
+            interval: self.check.progress_interval,
             is_over: &is_over,
             start: self.start,
         };
@@ -278,6 +283,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
     fn shrunk(&self, case: Replay, failed: RunFailure, tried: u64) -> Box<CheckFailure> {
         let (original, found) = (case.clone(), failed.clone());
         let again = |case: &Replay| {
+            self.shrinking.fetch_add(1, Ordering::Relaxed);
             let outcome = self.run(&self.workers[0], case, case.source(), Purpose::Test, true);
             outcome.err().filter(|other| other.is_like(&found))
         };

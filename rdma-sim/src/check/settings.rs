@@ -39,6 +39,8 @@ pub struct Check {
     pub(super) time_limit: Time,
     pub(super) liveness: Option<Duration>,
     pub(super) patience: Duration,
+    /// Between two lines about a long check
+    pub(super) progress_interval: Duration,
     pub(super) shrinks: bool,
     pub(super) allows_leaked_tasks: bool,
     /// What has to be reached
@@ -54,6 +56,8 @@ pub struct Check {
 const TIME_LIMIT: Duration = Duration::from_mins(10);
 /// How long a task may keep its thread, in real time
 const PATIENCE: Duration = Duration::from_mins(1);
+/// Between two lines about a long check
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Default for Check {
     fn default() -> Self {
@@ -77,6 +81,7 @@ impl Check {
             time_limit: Time::ZERO + TIME_LIMIT,
             liveness: None,
             patience: PATIENCE,
+            progress_interval: PROGRESS_INTERVAL,
             shrinks: true,
             allows_leaked_tasks: false,
             reaches: Vec::new(),

@@ -9,7 +9,7 @@ use crate::fault::{Fault, Trigger};
 use crate::{FaultPlan, Scheduler};
 
 /// Most runs of a shrinking
-const BUDGET: u32 = 300;
+pub(super) const BUDGET: u32 = 300;
 /// Most of them that try rounder times
 const ROUNDINGS: u32 = 40;
 /// Units of rounder times in nanoseconds, from a millisecond down to a microsecond

@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::replay::Replay;
+use super::shrink::BUDGET;
 use crate::executor::{HumanDuration, Progress};
 use crate::sync::lock;
 
 /// Between two looks at a check
 const TICK: Duration = Duration::from_millis(50);
-/// Between two lines about a long check
-const EVERY: Duration = Duration::from_secs(10);
 
 /// What one thread of a check does
 #[derive(Debug, Default)]
@@ -28,8 +27,12 @@ pub(super) struct Watched<'a> {
     pub(super) runs: u64,
     pub(super) done: &'a AtomicU64,
     pub(super) workers: &'a [Worker],
+    /// How many smaller runs than the one that failed were begun; zero while none has failed
+    pub(super) shrinking: &'a AtomicU64,
     /// How long a task may keep its thread
     pub(super) patience: Duration,
+    /// Between two lines about it
+    pub(super) interval: Duration,
     pub(super) is_over: &'a AtomicBool,
     /// When the check began
     pub(super) start: Instant,
@@ -38,7 +41,7 @@ pub(super) struct Watched<'a> {
 impl Watched<'_> {
     /// Watches until the check is over
     pub(super) fn watch(&self) {
-        let mut next = EVERY;
+        let mut next = self.interval;
         // Counted in ticks: a debugger that stops all threads stops this one, too.
         let mut blocked = vec![(0, 0_u32); self.workers.len()];
         let most = self.patience.div_duration_f64(TICK).ceil().max(1.0) as u32;
@@ -56,18 +59,26 @@ impl Watched<'_> {
             }
             let elapsed = self.start.elapsed();
             if elapsed >= next {
-                next = elapsed + EVERY;
+                next = elapsed + self.interval;
                 self.print(elapsed);
             }
         }
     }
 
     fn print(&self, elapsed: Duration) {
+        let Self { test, runs, .. } = self;
         let done = self.done.load(Ordering::Relaxed);
-        let rate = done as f64 / elapsed.as_secs_f64();
+        let text = match self.shrinking.load(Ordering::Relaxed) {
+            0 => {
+                let rate = done as f64 / elapsed.as_secs_f64();
+                let left = time_left(runs - done.min(*runs), rate);
+                format!("{test}: {done} of {runs} runs, {rate:.0} a second, {left} left")
+            }
+            tried => format!(
+                "{test}: a run has failed, and is made smaller: {tried} of at most {BUDGET} smaller runs tried"
+            ),
+        };
         // Around the capture of test output: it must appear while the check goes on.
-        let left = time_left(self.runs - done.min(self.runs), rate);
-        let text = format!("{}: {done} of {} runs, {rate:.0} a second, {left} left", self.test, self.runs);
         let _ = writeln!(std::io::stderr(), "{text}");
     }
 
@@ -97,7 +108,69 @@ fn time_left(runs: u64, rate: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
+
     use super::*;
+    use crate::{Check, check};
+
+    /// A check that prints how far it is without end, where other checks wait for ten seconds
+    fn talkative(runs: u64) -> Check {
+        Check {
+            progress_interval: Duration::from_millis(100),
+            ..Check::new().runs(runs).threads(NonZeroUsize::MIN)
+        }
+    }
+
+    #[test]
+    #[ignore = "another test reads its output"]
+    fn takes_a_while() {
+        check(talkative(100), async |_| std::thread::sleep(Duration::from_millis(4)));
+    }
+
+    #[test]
+    #[ignore = "another test reads its output"]
+    fn takes_a_while_to_shrink() {
+        let plan = ["at 1ms a:rdma_en2 slow 50%"; 64].join("; ").parse().expect("these are faults");
+        check(talkative(1).faults(plan), async |net| {
+            std::thread::sleep(Duration::from_millis(4));
+            assert_eq!(net.faults().0.len(), 64, "not all faults are injected");
+            panic!("all of them are needed");
+        });
+    }
+
+    /// What the test `name` of this binary prints as a process of its own
+    fn printed(name: &str) -> String {
+        let program = std::env::current_exe().expect("a test has a file");
+        let name = format!("check::watch::tests::{name}");
+        let output = std::process::Command::new(program).args([&name, "--exact", "--ignored"]).output();
+        String::from_utf8(output.expect("it starts").stderr).expect("it prints text")
+    }
+
+    /// Catches a check that is silent until it ends, and lines that `cargo test` keeps back.
+    #[test]
+    fn a_long_check_prints_how_far_it_is() {
+        let text = printed("takes_a_while");
+        let line = text.lines().next().unwrap_or_default();
+        let words = line.strip_prefix("check::watch::tests::takes_a_while: ").expect(&text);
+        let words: Vec<_> = words.split(' ').collect();
+        let [done, "of", "100", "runs,", rate, "a", "second,", .., "left"] = words[..] else {
+            panic!("{text}")
+        };
+        let [done, rate] = [done, rate].map(|number| number.parse::<u64>().expect(&text));
+        assert!((1..100).contains(&done) && (1..=250).contains(&rate), "{text}");
+    }
+
+    /// Regression: the line said how many of the runs were done, again and again the same number.
+    #[test]
+    fn a_check_that_makes_a_failure_smaller_says_so() {
+        let text = printed("takes_a_while_to_shrink");
+        let line = text.lines().next().unwrap_or_default();
+        let (start, rest) = line.split_once(": a run has failed, and is made smaller: ").expect(&text);
+        assert_eq!(start, "check::watch::tests::takes_a_while_to_shrink");
+        let (tried, rest) = rest.split_once(' ').expect(&text);
+        assert_eq!(rest, "of at most 300 smaller runs tried");
+        assert!((1..=300).contains(&tried.parse::<u32>().expect(&text)), "{text}");
+    }
 
     /// Regression: the line said "about 107.857 s left" and "about 0 ns left".
     #[test]
