@@ -236,3 +236,28 @@ fn write_names(f: &mut fmt::Formatter<'_>, title: &str, names: &[&str]) -> fmt::
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a factor that is upside down, and one of other times.
+    #[test]
+    fn a_report_says_how_many_times_faster_than_real_time_the_runs_were() {
+        let report = Report {
+            test: "t".to_owned(),
+            runs: 3,
+            seeds: 2,
+            simulated: Duration::from_secs(10),
+            elapsed: Duration::from_millis(20),
+            events: 7,
+            ..Report::default()
+        };
+        assert_eq!(
+            report.to_string(),
+            "t: 2 seeds and the plain run, 10 s simulated in 20 ms (× 500), 7 events"
+        );
+        let slow = Report { elapsed: Duration::from_secs(5), ..report };
+        assert!(slow.to_string().contains("10 s simulated in 5 s (× 2)"), "{slow}");
+    }
+}
