@@ -149,6 +149,20 @@ fn a_test_that_uses_the_clock_of_tokio_fails_with_the_remedy() {
     assert!(failure.reason.contains("`Net::sleep`"), "{failure}");
 }
 
+/// Under `#[tokio::test]` there is a reactor, so that tokio does not complain: its clock stands still while the check has the thread.
+#[tokio::test]
+async fn a_test_that_uses_the_clock_of_a_tokio_runtime_around_it_stalls_with_the_remedy() {
+    let failure = failure(plain(), async |_| tokio::time::sleep(Duration::from_millis(1)).await);
+    assert_eq!(failure.kind, FailureKind::Stall, "{failure}");
+    let text = &failure.reason;
+    assert!(text.contains("\n  main waits for nothing that the simulation knows"), "{text}");
+    assert!(
+        text.contains("A task that waits for a clock, a socket or a thread outside of the simulation"),
+        "{text}"
+    );
+    assert!(text.contains("use the clock, the streams"), "{text}");
+}
+
 #[test]
 fn a_panic_of_a_destructor_is_a_failure() {
     struct Bomb;
