@@ -262,6 +262,15 @@ fault_kinds! {
 mod tests {
     use super::*;
 
+    /// Regression: the README counted the faults of an earlier version.
+    #[test]
+    fn the_readme_counts_the_kinds_of_faults() {
+        let named = ["unplug", "lose", "corrupt", "kill", "pause"];
+        assert!(named.iter().all(|name| FAULTS.iter().any(|info| info.name == *name)));
+        let text = format!("killed and stopped processes, and {} others", FAULTS.len() - named.len());
+        assert!(include_str!("../../README.md").contains(&text), "the README does not say \"{text}\"");
+    }
+
     /// Catches a kind with a duration that shrinking does not round.
     #[test]
     fn every_fault_with_a_time_has_a_duration() {
