@@ -214,8 +214,8 @@ impl Check {
 
     /// Begins every second run where one before has reached something new, rather than anew
     ///
-    /// New are: states ([`state!`](rdma_core::state!)) and statements that hold, one of them after another one, behaviour of the device, how
-    /// often each was seen, and orders of tasks. A variation of a run has the same choices and faults up to there and others behind it; what
+    /// New are: states ([`state!`](rdma_core::state!)) and statements that hold, one of them after another one, states of the protocol,
+    /// behaviour of the device, how often each was seen, and orders of tasks. A variation of a run has the same choices and faults up to there and others behind it; what
     /// few runs have reached is varied more often. So a bug that needs several rare states, one after another, is found one state after
     /// another, where chance would have to find all at once. The other half of the runs are those of a check that is not guided, which
     /// therefore needs at least half as many.
