@@ -54,6 +54,8 @@ impl SimHost {
             let task = main(host.clone());
             host.0.spawn_at(site, Box::pin(task));
         });
+        // A restart that was before is none of this task.
+        self.0.net.shared().lock().fabric.world.take_start(self.0.host);
         start();
         self.0.net.sim_runtime().on_start(self.0.host, start);
     }

@@ -12,6 +12,7 @@ mod timers;
 mod unfinished;
 mod woken;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::poll_fn;
 use std::panic::Location;
@@ -350,8 +351,11 @@ impl SimRuntime {
         }
         ended.into_iter().for_each(|id| run.forget(id));
         let mut starts = std::mem::take(&mut *lock(&self.starts));
+        let hosts = starts.iter().map(|(host, _)| *host);
+        // Several main tasks of one host start together.
+        let anew: BTreeSet<_> = hosts.filter(|host| shared.lock().fabric.world.take_start(*host)).collect();
         for (host, start) in &mut starts {
-            if shared.lock().fabric.world.take_start(*host) {
+            if anew.contains(host) {
                 start();
             }
         }

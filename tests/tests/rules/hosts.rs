@@ -41,6 +41,24 @@ async fn answers(net: &Net, a: &mut Bare, at: usize) -> bool {
     done.iter().any(|(opcode, _)| *opcode == rdma_core::Opcode::Recv)
 }
 
+/// Regression: the restart counted for a main task that was given after it, and at the next fault of the host a second one ran beside it; of
+/// two main tasks only the first started anew.
+#[test]
+fn each_main_task_starts_once_for_each_restart_behind_it() {
+    Sim::new().run(async |net| {
+        happen(&net, "b kill").await;
+        happen(&net, "b restart").await;
+        let first = count_starts(&net);
+        happen(&net, "b pause").await;
+        happen(&net, "b resume").await;
+        assert_eq!(first.load(Ordering::Relaxed), 1, "no restart since");
+        let second = count_starts(&net);
+        happen(&net, "b restart").await;
+        let starts = [first, second].map(|starts| starts.load(Ordering::Relaxed));
+        assert_eq!(starts, [2, 2], "both start anew");
+    });
+}
+
 #[test]
 fn a_stopped_peer_continues_without_damage() {
     on_pair(async |net, [mut a, b]| {
