@@ -92,7 +92,7 @@ fn main() {
     assert!(run.time.as_secs_f64() >= 60.0, "it is a minute");
     match peak_memory() {
         Some(bytes) => {
-            println!("  at most {} MiB of memory", bytes >> 20);
+            println!("  at most {} MiB of memory (below 1024)", bytes >> 20);
             assert!(bytes < 1 << 30, "256 hosts fit into 1 GiB");
         }
         None => println!("  this system does not report the memory in use"),

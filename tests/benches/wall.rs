@@ -234,6 +234,9 @@ fn summary() {
             }
         }
         if let Some(bare) = median("ping_64/bare_verbs") {
+            if let Some(turmoil) = median("ping_64/turmoil_tcp") {
+                println!("  bare verbs: {:.2} of TCP in turmoil (at most 0.2)", bare / turmoil);
+            }
             println!("  a message takes {:.0} ns more than on bare verbs", (ping - bare) / 2.0);
         }
         if let Some(beside) = median("ping_64/session_beside_4000") {
