@@ -3,8 +3,11 @@
 //! `cargo run --locked` prints the table; it fails if neither scheduler finds a bug, or if a repaired program fails. The numbers of
 //! `rdma_sim::check` for the same programs are in `tests/tests/bugs/README.md`.
 
-mod bugs;
+mod answers;
+mod credits;
+mod races;
 mod tools;
+mod wakeups;
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -55,15 +58,25 @@ fn row<F: Future<Output = ()> + 'static>(name: &str, program: fn(bool) -> F) -> 
 }
 
 macro_rules! rows {
-    ($($program:ident)*) => { [$(row(stringify!($program), bugs::$program)),*] };
+    ($($module:ident { $($program:ident)* })*) => {
+        [$($(row(stringify!($program), $module::$program)),*),*]
+    };
 }
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|_| ()));
     println!("| program | shuttle, random | shuttle, PCT of depth 3 |\n|---|---:|---:|");
-    let are_found = rows!(
-        last_seat lost_update audit_between lock_order bakery_without_choosing aba_on_a_stack freed_twice no_permit
-        if_instead_of_while joined_before_begun one_credit_for_two
-    );
+    let are_found = rows! {
+        races {
+            last_seat lost_update double_initialisation broadcast_by_index audit_between lock_order
+            bakery_without_choosing aba_on_a_stack last_job_at_shutdown freed_twice
+        }
+        answers { stale_fill older_answer replies_by_position reused_slot }
+        wakeups {
+            no_permit overwritten_waker wake_before_flag wrong_waiter first_waker_kept if_instead_of_while
+            barrier_without_generation signal_cleared_late version_read_late joined_before_begun
+        }
+        credits { one_credit_for_two older_grant batch_of_credits_forgotten }
+    };
     if are_found.contains(&false) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

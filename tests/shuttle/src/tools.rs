@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use shuttle::future::{JoinHandle, yield_now};
+use shuttle::future::{JoinHandle, spawn, yield_now};
 
 /// State of several tasks, which switch only where they await: its lock is no scheduling point
 pub(crate) struct Shared<T>(Arc<Mutex<T>>);
@@ -41,11 +41,15 @@ pub(crate) async fn sleep(_micros: u64) {
     yield_now().await;
 }
 
+pub(crate) async fn join<T>(task: JoinHandle<T>) -> T {
+    task.await.expect("the task ends with a result")
+}
+
 pub(crate) async fn join_all<T>(tasks: impl IntoIterator<Item = JoinHandle<T>>) -> Vec<T> {
     let tasks: Vec<_> = tasks.into_iter().collect();
     let mut results = Vec::new();
     for task in tasks {
-        results.push(task.await.expect("the task ends with a result"));
+        results.push(join(task).await);
     }
     results
 }
@@ -53,7 +57,7 @@ pub(crate) async fn join_all<T>(tasks: impl IntoIterator<Item = JoinHandle<T>>) 
 /// Tasks that wait for a notification
 #[derive(Default)]
 pub(crate) struct Waiters {
-    wakers: VecDeque<Waker>,
+    pub(crate) wakers: VecDeque<Waker>,
     notified: u64,
 }
 
@@ -92,4 +96,69 @@ pub(crate) async fn wait_until(waiters: &Shared<Waiters>, mut condition: impl Fn
         Poll::Pending
     })
     .await;
+}
+
+/// A network of datagrams between a few addresses: each is a task of its own, and may be overtaken
+pub(crate) struct Post<M>(Shared<Vec<Shared<Letters<M>>>>);
+
+struct Letters<M> {
+    letters: VecDeque<M>,
+    reader: Option<Waker>,
+}
+
+/// Where the datagrams for one address arrive
+pub(crate) struct Inbox<M>(Shared<Letters<M>>);
+
+impl<M: Send + 'static> Post<M> {
+    pub(crate) fn new(addresses: usize) -> Self {
+        Self(Shared::new((0..addresses).map(|_| Shared::new(Letters::new())).collect()))
+    }
+
+    /// Takes over an address: datagrams that have arrived before are lost
+    pub(crate) fn bind(&self, address: usize) -> Inbox<M> {
+        let inbox = Shared::new(Letters::new());
+        self.0.lock()[address] = inbox.clone();
+        Inbox(inbox)
+    }
+
+    /// Sends `letter`, which arrives a little later
+    pub(crate) fn send(&self, to: usize, letter: M) {
+        let post = self.clone();
+        spawn(async move {
+            sleep(50).await;
+            let inbox = post.0.lock()[to].clone();
+            let mut inbox = inbox.lock();
+            inbox.letters.push_back(letter);
+            let reader = inbox.reader.take();
+            drop(inbox);
+            reader.into_iter().for_each(Waker::wake);
+        });
+    }
+}
+
+impl<M> Clone for Post<M> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<M> Letters<M> {
+    fn new() -> Self {
+        Self { letters: VecDeque::new(), reader: None }
+    }
+}
+
+impl<M> Inbox<M> {
+    /// The next datagram
+    pub(crate) async fn recv(&self) -> M {
+        poll_fn(|cx| {
+            let mut inbox = self.0.lock();
+            if let Some(letter) = inbox.letters.pop_front() {
+                return Poll::Ready(letter);
+            }
+            inbox.reader = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
 }

@@ -1,11 +1,11 @@
-//! The programs of `tests/tests/bugs` that are races of tasks alone, under the same names
+//! Tasks that race, as in `tests/tests/bugs/races.rs`, under the same names
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use shuttle::future::{spawn, yield_now};
-use shuttle::sync::Mutex;
 
-use crate::tools::{Shared, Waiters, join_all, sleep, wait_until};
+use crate::tools::{Shared, join, join_all, sleep};
 
 pub(crate) async fn last_seat(is_fixed: bool) {
     let seats = Shared::new(1);
@@ -45,6 +45,58 @@ pub(crate) async fn lost_update(is_fixed: bool) {
     assert_eq!(sum.get(), 2, "an addition is lost");
 }
 
+pub(crate) async fn double_initialisation(is_fixed: bool) {
+    let (cache, opened) = (Arc::new(futures::lock::Mutex::new(None)), Shared::new(0));
+    let open = |turns: u32| {
+        let (cache, opened) = (cache.clone(), opened.clone());
+        async move {
+            for _ in 0..turns {
+                yield_now().await;
+            }
+            let mut held = cache.lock().await;
+            if held.is_some() {
+                return;
+            }
+            if !is_fixed {
+                drop(held);
+                yield_now().await;
+                held = cache.lock().await;
+            } else {
+                yield_now().await;
+            }
+            *opened.lock() += 1;
+            *held = Some(());
+        }
+    };
+    join_all([0, 2].map(|turns| spawn(open(turns)))).await;
+    assert_eq!(opened.get(), 1, "the cache was opened twice");
+}
+
+pub(crate) async fn broadcast_by_index(is_fixed: bool) {
+    let members = Shared::new(vec!["a", "b", "c"]);
+    let leave = {
+        let members = members.clone();
+        spawn(async move {
+            sleep(40).await;
+            members.lock().remove(0);
+        })
+    };
+    let (mut reached, mut index, known) = (Vec::new(), 0, members.get());
+    let at =
+        |index: usize| if is_fixed { known.get(index).copied() } else { members.lock().get(index).copied() };
+    while let Some(member) = at(index) {
+        let send = async move {
+            sleep(10).await;
+            member
+        };
+        reached.push(join(spawn(send)).await);
+        index += 1;
+    }
+    join(leave).await;
+    let skipped = members.lock().iter().find(|member| !reached.contains(member)).copied();
+    assert_eq!(skipped, None, "a member was skipped");
+}
+
 pub(crate) async fn audit_between(is_fixed: bool) {
     let accounts = Shared::new([10, 0]);
     let transfer = {
@@ -66,20 +118,20 @@ pub(crate) async fn audit_between(is_fixed: bool) {
         yield_now().await;
         accounts.lock().iter().sum::<i32>()
     });
-    assert_eq!(join_all([audit]).await, [10], "money is missing");
-    join_all([transfer]).await;
+    assert_eq!(join(audit).await, 10, "money is missing");
+    join(transfer).await;
 }
 
 pub(crate) async fn lock_order(is_fixed: bool) {
-    let accounts = std::sync::Arc::new([10, 10].map(Mutex::new));
+    let accounts = Arc::new([10, 10].map(futures::lock::Mutex::new));
     let transfer = |at: u64, from: usize, to: usize| {
         let accounts = accounts.clone();
         spawn(async move {
             sleep(at).await;
             let order = if is_fixed { [from.min(to), from.max(to)] } else { [from, to] };
-            // The locks of shuttle are scheduling points by themselves.
-            let first = accounts[order[0]].lock().expect("no task panics");
-            let second = accounts[order[1]].lock().expect("no task panics");
+            let first = accounts[order[0]].lock().await;
+            sleep(5).await;
+            let second = accounts[order[1]].lock().await;
             drop((first, second));
         })
     };
@@ -152,12 +204,40 @@ pub(crate) async fn aba_on_a_stack(is_fixed: bool) {
         }
         late.await
     });
-    join_all([late]).await;
-    let (kept, (mut at, _)) = (join_all([holder]).await[0], head.get());
+    join(late).await;
+    let (kept, (mut at, _)) = (join(holder).await, head.get());
     while let Some(node) = at {
         assert_ne!(Some(node), kept, "the stack is broken: it has a node that was popped");
         at = next.get()[node];
     }
+}
+
+pub(crate) async fn last_job_at_shutdown(is_fixed: bool) {
+    let (jobs, is_closed, done) = (Shared::new(VecDeque::new()), Shared::new(false), Shared::new(0));
+    let worker = {
+        let (jobs, is_closed, done) = (jobs.clone(), is_closed.clone(), done.clone());
+        spawn(async move {
+            loop {
+                let was_closed = is_closed.get();
+                let job: Option<u32> = jobs.lock().pop_front();
+                if job.is_some() {
+                    *done.lock() += 1;
+                    continue;
+                }
+                sleep(7).await;
+                if if is_fixed { was_closed } else { is_closed.get() } {
+                    break;
+                }
+            }
+        })
+    };
+    jobs.lock().push_back(1);
+    sleep(5).await;
+    jobs.lock().push_back(2);
+    sleep(50).await;
+    is_closed.set(true);
+    join(worker).await;
+    assert_eq!(done.get(), 2, "a job was left behind");
 }
 
 pub(crate) async fn freed_twice(is_fixed: bool) {
@@ -179,102 +259,4 @@ pub(crate) async fn freed_twice(is_fixed: bool) {
     };
     join_all([0, 30].map(|at| spawn(release(at)))).await;
     assert_eq!(freed.get(), 1, "the memory was freed twice");
-}
-
-pub(crate) async fn one_credit_for_two(is_fixed: bool) {
-    let (credits, used) = (Shared::new(1_i32), Shared::new(0));
-    let send = |turns: u32| {
-        let (credits, used) = (credits.clone(), used.clone());
-        async move {
-            for _ in 0..turns {
-                yield_now().await;
-            }
-            if credits.get() == 0 {
-                return;
-            }
-            if is_fixed {
-                *credits.lock() -= 1;
-                yield_now().await;
-            } else {
-                yield_now().await;
-                *credits.lock() -= 1;
-            }
-            *used.lock() += 1;
-            assert_eq!(used.get(), 1, "a message was sent without a credit");
-        }
-    };
-    join_all([0, 3].map(|turns| spawn(send(turns)))).await;
-}
-
-pub(crate) async fn no_permit(is_fixed: bool) {
-    let (queue, waiters) = (Shared::new(VecDeque::new()), Shared::new(Waiters::default()));
-    let consume = {
-        let (queue, waiters) = (queue.clone(), waiters.clone());
-        spawn(async move {
-            let mut received = 0;
-            while received < 3 {
-                let item: Option<u32> = queue.lock().pop_front();
-                if item.is_some() {
-                    received += 1;
-                } else if is_fixed {
-                    wait_until(&waiters, || !queue.lock().is_empty()).await;
-                } else {
-                    sleep(2).await;
-                    waiters.wait().await;
-                }
-            }
-        })
-    };
-    for item in 0..3 {
-        sleep(15).await;
-        queue.lock().push_back(item);
-        waiters.notify_all();
-    }
-    join_all([consume]).await;
-}
-
-pub(crate) async fn if_instead_of_while(is_fixed: bool) {
-    let (queue, waiters) = (Shared::new(VecDeque::new()), Shared::new(Waiters::default()));
-    let consume = |at: u64| {
-        let (queue, waiters) = (queue.clone(), waiters.clone());
-        async move {
-            sleep(at).await;
-            if is_fixed {
-                wait_until(&waiters, || !queue.lock().is_empty()).await;
-            } else if queue.lock().is_empty() {
-                waiters.wait().await;
-            }
-            let item: Option<u32> = queue.lock().pop_front();
-            item.expect("nothing is there for a consumer that was woken")
-        }
-    };
-    let consumers = [0, 60].map(|at| spawn(consume(at)));
-    for (pause, item) in [(20, 1), (80, 2)] {
-        sleep(pause).await;
-        queue.lock().push_back(item);
-        waiters.notify_all();
-    }
-    join_all(consumers).await;
-}
-
-pub(crate) async fn joined_before_begun(is_fixed: bool) {
-    let (running, done, waiters) = (Shared::new(0), Shared::new(0), Shared::new(Waiters::default()));
-    for _ in 0..3 {
-        let (running, done, waiters) = (running.clone(), done.clone(), waiters.clone());
-        if is_fixed {
-            *running.lock() += 1;
-        }
-        spawn(async move {
-            if !is_fixed {
-                *running.lock() += 1;
-            }
-            sleep(5).await;
-            *done.lock() += 1;
-            *running.lock() -= 1;
-            waiters.notify_all();
-        });
-    }
-    yield_now().await;
-    wait_until(&waiters, || running.get() == 0).await;
-    assert_eq!(done.get(), 3, "joined before all had begun");
 }
