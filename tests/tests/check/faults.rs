@@ -165,6 +165,6 @@ fn many_kills_fire_amid_the_frames_of_their_host_under_any_schedule() {
         amid += u32::from(of_host.clone().any(|(frame, _)| near(frame.time)));
     }
     assert!(all > 150, "{all} kills fire");
-    // By time alone, they would be one in 17.
+    // By time alone, they are one in ten.
     assert!(amid * 100 > 20 * all, "{amid} of {all} kills fire within 20 µs of a frame of their host");
 }
