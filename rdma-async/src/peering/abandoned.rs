@@ -28,6 +28,11 @@ impl Abandoned {
         self.sessions.push(Entry { id, since: now, progress: 0 });
     }
 
+    /// Whether there are none
+    pub(super) fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
     /// A peer that could not be reached before is given all of its time again
     pub(super) fn restart(&mut self, now: Time) {
         self.sessions.iter_mut().for_each(|entry| entry.since = now);

@@ -205,12 +205,28 @@ impl<D: Device> State<D> {
         cx: &mut Context<'_>,
         effects: &mut Effects,
     ) -> Option<Time> {
+        if let Some(at) = self.rest(now) {
+            return Some(at);
+        }
         self.core.tick(reported);
         self.handle_events(now, effects);
         let give_up = self.give_up_abandoned(now, effects);
         self.find_memory(cx, effects);
         self.armed = self.transmit(now, effects).min(give_up);
         if self.end.is_some() { None } else { Some(self.armed) }
+    }
+
+    /// When time makes something due for [`drive`](Self::drive), if there is nothing that it would do now
+    #[inline]
+    pub(super) fn rest(&mut self, now: Time) -> Option<Time> {
+        let waits_for_time_alone = self.end.is_none()
+            && self.frames.free() > 0
+            && self.announced.is_empty()
+            && self.memory.is_at_rest()
+            && self.abandoned.is_empty();
+        let at = if waits_for_time_alone { self.core.rests_until(now) } else { None }?;
+        self.armed = at;
+        Some(at)
     }
 
     /// Gives up sessions without a handle of which the peer takes nothing, although there is a path; returns when to look again

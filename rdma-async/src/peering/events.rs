@@ -9,11 +9,15 @@ use super::stream_state::StreamKey;
 use crate::error::{SendError, SessionError};
 
 impl<D: Device> State<D> {
+    /// Returns whether anything has happened
     #[inline]
-    pub(super) fn handle_events(&mut self, now: Time, effects: &mut Effects) {
+    pub(super) fn handle_events(&mut self, now: Time, effects: &mut Effects) -> bool {
+        let mut has_happened = false;
         while let Some(event) = self.core.poll_event() {
             self.handle_event(event, now, effects);
+            has_happened = true;
         }
+        has_happened
     }
 
     fn handle_event(&mut self, event: Event, now: Time, effects: &mut Effects) {

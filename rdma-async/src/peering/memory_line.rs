@@ -28,6 +28,11 @@ impl MemoryLine {
         self.shortage = None;
     }
 
+    /// Whether it neither waits nor has noted that messages wait
+    pub(super) fn is_at_rest(&self) -> bool {
+        !self.waits() && !self.is_starved && self.shortage.is_none()
+    }
+
     /// Whether it has a place in a line
     pub(super) fn waits(&self) -> bool {
         self.frames.waits() || self.freed.waits()

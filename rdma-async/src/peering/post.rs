@@ -25,30 +25,37 @@ impl<D: Device> State<D> {
     /// Posts everything that the protocol wants; returns when time changes something
     pub(super) fn transmit(&mut self, now: Time, effects: &mut Effects) -> Time {
         let had_frames = self.frames.free() > 0;
+        let mut rests_until = None;
         // Without a frame, nothing is polled: a packet that is not sent would still take its number.
-        while self.frames.free() > 0
-            && self.end.is_none()
-            && let Some(transmit) =
-                self.core.poll_transmit(now, self.frames.free().saturating_sub(PROTOCOL_FRAMES) as u32)
-        {
-            let (path, posted) = match transmit {
+        while self.frames.free() > 0 && self.end.is_none() {
+            rests_until = self.core.rests_until(now);
+            if rests_until.is_some() {
+                break;
+            }
+            let memory = self.frames.free().saturating_sub(PROTOCOL_FRAMES) as u32;
+            let Some(transmit) = self.core.poll_transmit(now, memory) else { break };
+            let (path, posted) = match &transmit {
                 Transmit::Packet { path, payload, trailer } => {
-                    (path, self.post_packet(path, &payload, &trailer, effects))
+                    (*path, self.post_packet(*path, payload, trailer, effects))
                 }
                 Transmit::BulkReceive { path, id, offset, len } => {
-                    (path, self.post_bulk_receive(path, id, offset, len))
+                    (*path, self.post_bulk_receive(*path, *id, *offset, *len))
                 }
-                Transmit::BulkSend { path, token, trailer } => (path, self.post_bulk(path, token, &trailer)),
+                Transmit::BulkSend { path, token, trailer } => {
+                    (*path, self.post_bulk(*path, *token, trailer))
+                }
             };
             if posted.is_err() {
                 self.lose_path(path, PathLoss::Device, now, effects);
             }
         }
-        self.handle_events(now, effects);
+        if self.handle_events(now, effects) {
+            rests_until = None;
+        }
         if !had_frames && self.frames.free() > 0 && self.end.is_none() {
             return self.transmit(now, effects);
         }
-        self.next_timeout()
+        rests_until.unwrap_or_else(|| self.next_timeout())
     }
 
     /// When time changes something: without a frame, nothing that could be sent

@@ -221,7 +221,8 @@ impl<D: Device> PeeringShared<D> {
             is_due |= state.on_completion(path, completion, now, effects);
         }
         if is_due {
-            self.wake_at.store(0, Ordering::Relaxed);
+            let rests_until = if effects.is_reactor_due() { None } else { state.rest(now) };
+            self.wake_at.store(rests_until.map_or(0, Time::as_nanos), Ordering::Relaxed);
         }
         self.unlock(state, effects);
     }

@@ -94,6 +94,14 @@ impl Peering {
             .or_else(|| self.next_due(now))
     }
 
+    /// When time changes something, if nothing waits to be sent, nothing is due at `now`, and every event was handled: until then, neither
+    /// [`tick`](Self::tick) nor [`poll_transmit`](Self::poll_transmit) does anything
+    #[inline]
+    pub fn rests_until(&self, now: Time) -> Option<Time> {
+        let is_done = self.events.is_empty() && !self.wants_to_send();
+        if is_done { Some(self.next_timeout()).filter(|next| now < *next) } else { None }
+    }
+
     /// Whether something waits to be sent, which no time alone makes due
     #[inline]
     pub fn wants_to_send(&self) -> bool {
