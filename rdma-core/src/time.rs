@@ -49,8 +49,10 @@ impl Add<Duration> for Time {
     type Output = Self;
 
     /// Saturates at [`Time::MAX`].
+    #[inline]
     fn add(self, by: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
+        let seconds = by.as_secs().saturating_mul(1_000_000_000);
+        Self(self.0.saturating_add(seconds).saturating_add(by.subsec_nanos().into()))
     }
 }
 

@@ -123,12 +123,16 @@ impl<D: Device> State<D> {
             }
         };
         if let Some(Placement { id, offset, len, total, is_first }) = placement {
-            let is_whole = len == total;
-            // Instead of this frame, which the application gets, another one is posted.
-            let replacement = if is_whole { self.pool.try_lease_short(1) } else { None };
-            if let Some(replacement) = replacement {
+            if len == total {
                 lease.truncate(len as usize);
-                self.incoming.insert(id, Body::Lease(std::mem::replace(&mut lease, replacement)));
+                // Instead of this frame, which the application gets, another one is posted, if there is one.
+                self.incoming.insert(
+                    id,
+                    match self.pool.try_lease_short(1) {
+                        Some(replacement) => Body::Lease(std::mem::replace(&mut lease, replacement)),
+                        None => Body::Heap(Box::from(&*lease)),
+                    },
+                );
             } else {
                 if is_first {
                     self.incoming.insert(id, IncomingBuffers::assembly(&self.pool, total as usize));
@@ -189,10 +193,16 @@ impl<D: Device> State<D> {
         message.release(&mut self.frames);
         let (key, slot) = (message.stream, message.slot.take());
         self.outgoing.remove(token as usize);
-        if let (Some(stream), Some(slot)) = (find_stream(&mut self.sessions, key), slot) {
-            stream.complete(slot, outcome, effects);
+        let stream = find_stream(&mut self.sessions, key);
+        let is_held = stream.is_some_and(|stream| {
+            if let Some(slot) = slot {
+                stream.complete(slot, outcome, effects);
+            }
+            stream.is_held
+        });
+        if !is_held {
+            self.remove_stream_if_unused(key, effects);
         }
-        self.remove_stream_if_unused(key, effects);
     }
 
     /// Does what time and memory allow; returns when to call again, or `None` if the peering is over

@@ -49,12 +49,16 @@ impl<D: Device> State<D> {
                 match self.sessions.get_mut(&id).filter(|session| !session.is_over) {
                     Some(session) => {
                         session.counts.received += 1;
+                        let key = StreamKey { session: id, stream };
                         match session.stream(stream) {
-                            Some(stream) => stream.push(body, was_expected, effects),
+                            Some(stream) => {
+                                stream.push(body, was_expected, effects);
+                                if !stream.is_held {
+                                    self.discard(key, effects);
+                                }
+                            }
                             None => effects.drop([body]),
                         }
-                        let key = StreamKey { session: id, stream };
-                        self.discard(key, effects);
                         if is_long {
                             self.restore_reserve(key, effects);
                         }

@@ -112,24 +112,24 @@ impl StreamState {
         cx: &Context<'_>,
         effects: &mut Effects,
     ) -> Poll<Result<Option<Body>, RecvError>> {
-        let was_awaited = self.is_awaited();
+        let was_passed_over = self.is_passed_over && !self.is_awaited();
         let next = self.inbox.poll_next(waiter, cx, effects);
-        self.look_for_memory(was_awaited, effects);
+        self.look_for_memory(was_passed_over, effects);
         next.map(|next| self.take(next))
     }
 
     /// The next message, or the end, if it is there and no task waits for it
     pub(crate) fn try_next(&mut self, effects: &mut Effects) -> Option<Result<Option<Body>, RecvError>> {
-        let was_awaited = self.is_awaited();
+        let was_passed_over = self.is_passed_over && !self.is_awaited();
         let next = self.inbox.try_next();
         self.is_tried |= next.is_none();
-        self.look_for_memory(was_awaited, effects);
+        self.look_for_memory(was_passed_over, effects);
         next.map(|next| self.take(next))
     }
 
-    /// Lets the reactor find memory for a message that the application has begun to wait for
-    fn look_for_memory(&self, was_awaited: bool, effects: &mut Effects) {
-        if self.is_passed_over && !was_awaited && self.is_awaited() {
+    /// Lets the reactor find memory for a message that was passed over because the application did not wait for it, and now does
+    fn look_for_memory(&self, was_passed_over: bool, effects: &mut Effects) {
+        if was_passed_over && self.is_awaited() {
             effects.wake_reactor();
         }
     }

@@ -127,9 +127,9 @@ impl Peering {
         if let Some(token) = token {
             self.events.push_back(Event::Delivered { session: id, token });
         }
-        let Some(session) = self.session(id) else { return };
-        let is_drained = session.streams.get(&stream).is_some_and(|found| found.outgoing.is_acknowledged());
-        if is_drained {
+        let Some(found) = self.stream(id, stream) else { return };
+        // A session closes by finishing its streams.
+        if found.outgoing.is_finished() && found.outgoing.is_acknowledged() {
             self.remove_stream_if_over(id, stream);
             self.on_progress(id);
         }
