@@ -33,6 +33,8 @@ pub(super) struct Port<D: Device> {
     source: PortSource<D>,
     pub(super) calls: Arc<DeviceCalls>,
     current: Mutex<Option<Arc<OpenPort<D>>>>,
+    /// How often the device was opened and let go of
+    changes: AtomicU32,
     /// The longest message of the device in bytes, when it was last opened; 0 before that
     max_message: AtomicU32,
     pub(super) trust: LinkTrust,
@@ -97,6 +99,7 @@ impl<D: Device> Port<D> {
             source,
             calls: Arc::new(calls),
             current: Mutex::new(None),
+            changes: AtomicU32::new(0),
             max_message: AtomicU32::new(0),
             trust: LinkTrust::default(),
             was_active: AtomicBool::new(true),
@@ -133,6 +136,11 @@ impl<D: Device> Port<D> {
         self.current.lock().clone()
     }
 
+    /// A number that changes whenever [`current`](Self::current) does
+    pub(super) fn changes(&self) -> u32 {
+        self.changes.load(Ordering::Acquire)
+    }
+
     /// Opens the device, unless it is open, and lets it tell `watch` of changes of its port; may block
     pub(super) fn open(&self, watch: &Arc<PortWatch>) -> Result<Arc<OpenPort<D>>, ConnectError> {
         if let Some(current) = self.current() {
@@ -146,6 +154,7 @@ impl<D: Device> Port<D> {
         let opened = Arc::new(OpenPort { opened: Some((cq, device)), calls, depth, is_watched });
         // Another task may have opened the device meanwhile: all paths share one queue, which the reactor polls.
         let current = Arc::clone(self.current.lock().get_or_insert_with(|| Arc::clone(&opened)));
+        self.changes.fetch_add(1, Ordering::Release);
         self.was_active.store(true, Ordering::Relaxed);
         Ok(current)
     }
@@ -169,12 +178,14 @@ impl<D: Device> Port<D> {
     /// Lets go of the device
     fn forget(&self) {
         let before = self.current.lock().take();
+        self.changes.fetch_add(1, Ordering::Release);
         drop(before);
     }
 
     /// Lets go of `open`; false if it is not the device of this port
     pub(super) fn forget_open(&self, open: &Arc<OpenPort<D>>) -> bool {
         let before = self.current.lock().take_if(|current| Arc::ptr_eq(current, open));
+        self.changes.fetch_add(1, Ordering::Release);
         before.is_some()
     }
 

@@ -29,6 +29,8 @@ pub(super) struct Reactor<D: Device> {
     peerings: Vec<Arc<PeeringShared<D>>>,
     /// The devices that are open.
     ports: Vec<Arc<OpenPort<D>>>,
+    /// How often ports had changed when `ports` was filled.
+    port_changes: Option<u32>,
     effects: Effects,
     intake: Intake,
     /// How many shortages of memory the peerings know of.
@@ -84,6 +86,7 @@ impl<D: Device> Reactor<D> {
             batch: vec![Completion::default(); BATCH].into(),
             peerings: Vec::new(),
             ports: Vec::new(),
+            port_changes: None,
             effects: Effects::with_capacity(2 * BATCH),
             intake,
             seen_shortages: 0,
@@ -100,8 +103,7 @@ impl<D: Device> Reactor<D> {
             // Before the look at the queues: a wake-up that comes later schedules this task again.
             if self.node.reactor.take() {
                 is_due = true;
-                self.ports.clear();
-                self.ports.extend(self.node.ports.iter().filter_map(Port::current));
+                self.look_for_ports();
             }
             let (count, is_drained) = self.poll_queues(cx);
             // Most polls of a task that spins end here.
@@ -121,6 +123,16 @@ impl<D: Device> Reactor<D> {
         }
         self.waker.wake_by_ref();
         Poll::Pending
+    }
+
+    /// Lists the devices that are open, if one was opened or let go of
+    fn look_for_ports(&mut self) {
+        let Self { node, ports, port_changes, .. } = self;
+        let changes = node.ports.iter().map(Port::changes).fold(0, u32::wrapping_add);
+        if port_changes.replace(changes) != Some(changes) {
+            ports.clear();
+            ports.extend(node.ports.iter().filter_map(Port::current));
+        }
     }
 
     /// Hands what has completed to the peerings; returns how much that is, and whether the queues are empty
