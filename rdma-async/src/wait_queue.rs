@@ -154,6 +154,9 @@ impl<T> WaitQueue<T> {
     /// Stops waiting; the next task in line is woken, so that a wake-up is not lost with this one
     #[inline]
     pub(crate) fn leave<E>(&mut self, waiter: &mut Waiter, effects: &mut Effects<E>) {
+        if !waiter.waits() {
+            return;
+        }
         let was_first = self.is_first(waiter);
         let Some(mine) = waiter.number.take() else { return };
         let position = self.waiting.iter().position(|place| place.number == mine);

@@ -1,12 +1,14 @@
 //! A peering as the reactor, its task and its sessions share it
 
 use std::mem::ManuallyDrop;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
+use rdma_core::probe::{self, Observer};
 use rdma_core::session::{PathId, PathLoss, Priority, SessionId, Side, StreamId};
-use rdma_core::{Completion, Device, Runtime, Time, probe};
+use rdma_core::{Completion, Device, Runtime, Time};
 
 use super::application::{Awaited, Queued};
 use super::body::{Body, Effects};
@@ -86,10 +88,26 @@ impl<D: Device> PeeringShared<D> {
 
     /// Unlocks the state, runs the effects, wakes the task of the peering, and stops the hardware of paths that have ended
     #[inline]
-    fn unlock(&self, mut state: MutexGuard<'_, State<D>>, effects: &mut Effects) {
+    fn unlock(&self, state: MutexGuard<'_, State<D>>, effects: &mut Effects) {
+        let observer = probe::peering_observer();
+        if state.has_news() || !state.has_stopped() || effects.holds_values() || observer.is_some() {
+            return self.unlock_with_news(state, effects, observer);
+        }
+        drop(state);
+        effects.run(&self.reactor);
+    }
+
+    /// As [`unlock`](Self::unlock), if there is more than wakers
+    #[inline(never)]
+    fn unlock_with_news(
+        &self,
+        mut state: MutexGuard<'_, State<D>>,
+        effects: &mut Effects,
+        observer: Option<Rc<dyn Observer>>,
+    ) {
         let has_news = state.has_news();
         let hardware = state.take_ended();
-        let watching = probe::peering_observer().map(|observer| (observer, state.side(), state.probe()));
+        let watching = observer.map(|observer| (observer, state.side(), state.probe()));
         let giving_back = effects.holds_values().then(|| GivingBack::begin(&self.giving_back));
         drop(state);
         effects.run(&self.reactor);
