@@ -28,18 +28,26 @@ struct Free<E> {
     closed: Option<E>,
 }
 
+/// A place for a request; its buffer stays where it is while the state changes
 #[derive(Debug)]
-enum Slot<B, E> {
+struct Slot<B, E> {
+    /// `None` where nothing was put, and where the device may still use what was there.
+    buffer: Option<B>,
+    state: State<E>,
+}
+
+#[derive(Debug)]
+enum State<E> {
     /// Not claimed, or claimed and still empty
     Free,
     /// The device, or the queue to it, has the buffer, and a future waits
     ///
     /// Without a waker until the future asks for the outcome.
-    Waiting { buffer: B, waker: Option<Waker> },
+    Waiting(Option<Waker>),
     /// The device, or the queue to it, has the buffer, and no future waits
-    Detached { buffer: B },
+    Detached,
     /// The future can collect the outcome
-    Done { buffer: Option<B>, result: Result<(), E> },
+    Done(Result<(), E>),
 }
 
 /// The result of a request, and its buffer unless the device may still touch it
@@ -76,53 +84,56 @@ impl<B, E: Clone> OpTable<B, E> {
     #[inline]
     pub(crate) fn put(&mut self, index: u32, buffer: B, is_awaited: bool) {
         if index as usize >= self.slots.len() {
-            self.slots.resize_with(index as usize + 1, || Slot::Free);
+            self.slots.resize_with(index as usize + 1, || Slot { buffer: None, state: State::Free });
         }
-        self.slots[index as usize] =
-            if is_awaited { Slot::Waiting { buffer, waker: None } } else { Slot::Detached { buffer } };
+        let state = if is_awaited { State::Waiting(None) } else { State::Detached };
+        self.slots[index as usize] = Slot { buffer: Some(buffer), state };
     }
 
     /// The buffer of a request in flight; `None` if there is no such request
     #[inline]
     pub(crate) fn buffer(&mut self, index: u32) -> Option<&mut B> {
-        match self.slots.get_mut(index as usize)? {
-            Slot::Waiting { buffer, .. } | Slot::Detached { buffer } => Some(buffer),
-            Slot::Free | Slot::Done { .. } => None,
+        let Slot { buffer, state } = self.slots.get_mut(index as usize)?;
+        match state {
+            State::Waiting(_) | State::Detached => buffer.as_mut(),
+            State::Free | State::Done(_) => None,
         }
     }
 
     /// Records that the request has ended and that its buffer is free
     pub(crate) fn complete(&mut self, index: u32, result: Result<(), E>, effects: &mut Effects<B>) {
-        match self.take(index) {
-            Slot::Waiting { buffer, waker } => {
-                self.slots[index as usize] = Slot::Done { buffer: Some(buffer), result };
-                effects.wake(waker);
+        let Slot { buffer, state } = &mut self.slots[index as usize];
+        match state {
+            State::Waiting(waker) => {
+                effects.wake(waker.take());
+                *state = State::Done(result);
             }
-            Slot::Detached { buffer } => {
-                effects.drop([buffer]);
+            State::Detached => {
+                *state = State::Free;
+                effects.drop(buffer.take());
                 self.release(index, effects);
             }
-            other => self.slots[index as usize] = other,
+            State::Free | State::Done(_) => (),
         }
     }
 
     /// Records that the request has ended, and takes its buffer, which its future will not get back
     #[must_use = "the device may still use the buffer"]
     pub(crate) fn revoke(&mut self, index: u32, error: E, effects: &mut Effects<B>) -> Option<B> {
-        match self.take(index) {
-            Slot::Waiting { buffer, waker } => {
-                self.slots[index as usize] = Slot::Done { buffer: None, result: Err(error) };
-                effects.wake(waker);
-                Some(buffer)
+        let Slot { buffer, state } = &mut self.slots[index as usize];
+        match state {
+            State::Waiting(waker) => {
+                effects.wake(waker.take());
+                *state = State::Done(Err(error));
+                buffer.take()
             }
-            Slot::Detached { buffer } => {
+            State::Detached => {
+                *state = State::Free;
+                let buffer = buffer.take();
                 self.release(index, effects);
-                Some(buffer)
+                buffer
             }
-            other => {
-                self.slots[index as usize] = other;
-                None
-            }
+            State::Free | State::Done(_) => None,
         }
     }
 
@@ -133,39 +144,37 @@ impl<B, E: Clone> OpTable<B, E> {
         cx: &Context<'_>,
         effects: &mut Effects<B>,
     ) -> Poll<Outcome<B, E>> {
-        match &mut self.slots[index as usize] {
-            Slot::Waiting { waker, .. } => {
-                if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-                    effects.drop_waker(waker.replace(cx.waker().clone()));
-                }
-                probe::waits_for(format_args!("its message to be sent"));
-                Poll::Pending
+        let Slot { buffer, state } = &mut self.slots[index as usize];
+        if let State::Waiting(waker) = state {
+            if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                effects.drop_waker(waker.replace(cx.waker().clone()));
             }
-            Slot::Done { .. } => {
-                let Slot::Done { buffer, result } = self.take(index) else {
-                    unreachable!("the slot was just seen to be done")
-                };
-                self.release(index, effects);
-                Poll::Ready((result, buffer))
-            }
-            Slot::Free | Slot::Detached { .. } => {
-                unreachable!("only the owner of a slot asks for its outcome")
-            }
+            probe::waits_for(format_args!("its message to be sent"));
+            return Poll::Pending;
         }
+        let State::Done(result) = std::mem::replace(state, State::Free) else {
+            unreachable!("only the owner of a slot asks for its outcome")
+        };
+        let buffer = buffer.take();
+        self.release(index, effects);
+        Poll::Ready((result, buffer))
     }
 
     /// Gives up the outcome of a request: its slot is freed when it has ended, which may have happened
     pub(crate) fn detach(&mut self, index: u32, effects: &mut Effects<B>) {
-        match self.take(index) {
-            Slot::Waiting { buffer, waker } => {
-                self.slots[index as usize] = Slot::Detached { buffer };
-                effects.drop_waker(waker);
+        let Slot { buffer, state } = &mut self.slots[index as usize];
+        match state {
+            State::Waiting(waker) => {
+                effects.drop_waker(waker.take());
+                *state = State::Detached;
             }
-            Slot::Done { buffer, .. } => {
+            State::Done(_) => {
+                *state = State::Free;
+                let buffer = buffer.take();
                 self.release(index, effects);
                 effects.drop(buffer);
             }
-            other => self.slots[index as usize] = other,
+            State::Free | State::Detached => (),
         }
     }
 
@@ -177,10 +186,6 @@ impl<B, E: Clone> OpTable<B, E> {
     /// How many requests are in flight or uncollected
     pub(crate) fn in_use(&self) -> usize {
         self.free.value().in_use()
-    }
-
-    fn take(&mut self, index: u32) -> Slot<B, E> {
-        std::mem::replace(&mut self.slots[index as usize], Slot::Free)
     }
 
     /// Gives back a claimed slot with nothing in it

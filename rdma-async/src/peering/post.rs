@@ -33,15 +33,16 @@ impl<D: Device> State<D> {
                 break;
             }
             let memory = self.frames.free().saturating_sub(PROTOCOL_FRAMES) as u32;
-            let Some(transmit) = self.core.poll_transmit(now, memory) else { break };
-            let (path, posted) = match &transmit {
-                Transmit::Packet { path, payload, trailer } => {
+            // In its place: most of a packet's bytes are room for what the protocol itself sends.
+            let (path, posted) = match &self.core.poll_transmit(now, memory) {
+                None => break,
+                Some(Transmit::Packet { path, payload, trailer }) => {
                     (*path, self.post_packet(*path, payload, trailer, effects))
                 }
-                Transmit::BulkReceive { path, id, offset, len } => {
+                Some(Transmit::BulkReceive { path, id, offset, len }) => {
                     (*path, self.post_bulk_receive(*path, *id, *offset, *len))
                 }
-                Transmit::BulkSend { path, token, trailer } => {
+                Some(Transmit::BulkSend { path, token, trailer }) => {
                     (*path, self.post_bulk(*path, *token, trailer))
                 }
             };
