@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use rdma_core::session::PathId;
 use rdma_core::{Completion, CompletionQueue, Device, Time, Timer};
 
 use super::inner::{NodeInner, Route};
@@ -27,6 +28,8 @@ pub(super) struct Reactor<D: Device> {
     timer_deadline: Time,
     batch: Box<[Completion]>,
     peerings: Vec<Arc<PeeringShared<D>>>,
+    /// The path that completed something last, as the node knows it, and where its peering is in `peerings`.
+    latest: Option<Latest>,
     /// The devices that are open.
     ports: Vec<Arc<OpenPort<D>>>,
     /// How often ports had changed when `ports` was filled.
@@ -51,6 +54,15 @@ struct Intake {
     missing_polls: u64,
     /// Polls that find everything which can wait in a queue.
     polls: u64,
+}
+
+/// A path whose completions are dispatched without a look at the routes of the node
+#[derive(Clone, Copy)]
+struct Latest {
+    /// No other path ever has it.
+    key: u32,
+    path: PathId,
+    peering: usize,
 }
 
 impl Intake {
@@ -85,6 +97,7 @@ impl<D: Device> Reactor<D> {
             timer_deadline: Time::MAX,
             batch: vec![Completion::default(); BATCH].into(),
             peerings: Vec::new(),
+            latest: None,
             ports: Vec::new(),
             port_changes: None,
             effects: Effects::with_capacity(2 * BATCH),
@@ -137,7 +150,7 @@ impl<D: Device> Reactor<D> {
 
     /// Hands what has completed to the peerings; returns how much that is, and whether the queues are empty
     fn poll_queues(&mut self, cx: &mut Context<'_>) -> (usize, bool) {
-        let Self { node, batch, ports, effects, .. } = self;
+        let Self { node, batch, peerings, latest, ports, effects, .. } = self;
         let (mut count, mut is_drained) = (0, true);
         ports.retain(|port| match port.cq().poll_completions(cx, batch) {
             Poll::Pending => true,
@@ -147,7 +160,12 @@ impl<D: Device> Reactor<D> {
                 let now = node.runtime.now();
                 let key = |completion: &Completion| Request::parse(completion.id).0;
                 for run in batch[..n].chunk_by(|one, other| key(one) == key(other)) {
-                    if let Some(Route { peering, path, .. }) = node.route(key(&run[0])) {
+                    let key = key(&run[0]);
+                    if let Some(Latest { path, peering, .. }) = latest.filter(|latest| latest.key == key) {
+                        peerings[peering].on_completions(path, run, now, effects);
+                    } else if let Some(Route { peering, path, .. }) = node.route(key) {
+                        let index = peerings.iter().position(|other| Arc::ptr_eq(other, &peering));
+                        *latest = index.map(|index| Latest { key, path, peering: index });
                         peering.on_completions(path, run, now, effects);
                     }
                 }
@@ -167,10 +185,10 @@ impl<D: Device> Reactor<D> {
 
     /// Drives the peerings that have something to do and returns when to drive the next of them again
     fn drive(&mut self, now: Time) -> Time {
-        let Self { node, waker, peerings, effects, intake, seen_shortages, .. } = self;
+        let Self { node, waker, peerings, latest, effects, intake, seen_shortages, .. } = self;
         let cx = &mut Context::from_waker(waker);
         node.joining.take_into(peerings);
-        let mut wake = Time::MAX;
+        let (mut wake, count) = (Time::MAX, peerings.len());
         peerings.retain(|peering| match peering.drive(intake.until, now, cx, effects) {
             Some(at) => {
                 wake = wake.min(at);
@@ -178,6 +196,9 @@ impl<D: Device> Reactor<D> {
             }
             None => false,
         });
+        if peerings.len() < count {
+            *latest = None;
+        }
         let shortages = node.pool.shortages();
         if std::mem::replace(seen_shortages, shortages) != shortages {
             peerings.iter().for_each(|peering| peering.expect_nothing(now, effects));
