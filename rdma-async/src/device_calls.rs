@@ -141,19 +141,21 @@ impl DeviceCalls {
         }));
     }
 
-    /// Runs `f`; the outcome
+    /// Runs `f`; the outcome. Drops `kept` when that is known, also if this future is dropped before
     pub(crate) async fn run<T: Send + 'static>(
         self: &Arc<Self>,
         call: DeviceCall,
         f: impl FnOnce() -> T + Send + 'static,
+        kept: impl Send + 'static,
     ) -> Result<T, BlockedCall> {
         let outcome = Arc::new(Mutex::new((None, None::<Waker>)));
         let place = Arc::clone(&outcome);
         self.start(call, f, move |result| {
-            let mut place = place.lock();
-            place.0 = Some(result);
-            let waker = place.1.take();
-            drop(place);
+            let mut locked = place.lock();
+            locked.0 = Some(result);
+            let waker = locked.1.take();
+            drop(locked);
+            drop((place, kept));
             waker.into_iter().for_each(Waker::wake);
         });
         poll_fn(|cx| {

@@ -39,7 +39,9 @@ impl OpenContext {
         // SAFETY: the caller's.
         let context = unsafe { (provider.ibv_open_device)(device) };
         match NonNull::new(context) {
-            Some(context) => Ok(Self { provider: Arc::clone(provider), context, is_kept: AtomicBool::new(false) }),
+            Some(context) => {
+                Ok(Self { provider: Arc::clone(provider), context, is_kept: AtomicBool::new(false) })
+            }
             None => Err(Error::new(Verb::OpenDevice, errno::cause(errno::last()))),
         }
     }

@@ -225,7 +225,11 @@ mod tests {
         rest();
         assert_eq!([1, 1, 1].map(first_nap_after), [32, 8, 2].map(hours));
         rest();
-        assert_eq!([4, 5].map(first_nap_after), [32, 1].map(hours), "the task spins for all polls after the fifth");
+        assert_eq!(
+            [4, 5].map(first_nap_after),
+            [32, 1].map(hours),
+            "the task spins for all polls after the fifth"
+        );
         rest();
         backoff.posted();
         assert_eq!(first_nap_after(1), hours(32), "a send and its completion");

@@ -14,7 +14,7 @@ use rdma_core::session::{ControlMessage, LinkId, Offer, PathEnd, PathId, Side};
 use rdma_core::{Cause, Device, Time, Timer};
 
 use super::first_failures::FirstFailures;
-use super::inner::NodeInner;
+use super::inner::{Attempt, NodeInner};
 use super::pairing::{Pairing, PortUse, RETRY_INTERVAL};
 use super::path::PreparedPath;
 use super::port_watch::Watcher;
@@ -57,6 +57,7 @@ enum PathState<D: Device> {
 
 pub(super) struct Control<D: Device> {
     node: Arc<NodeInner<D>>,
+    attempt: Arc<Attempt<D>>,
     peering: Arc<PeeringShared<D>>,
     stream: ControlStream,
     side: Side,
@@ -101,20 +102,21 @@ enum Input<D: Device> {
 
 impl<D: Device> Control<D> {
     pub(super) fn new(
-        node: &Arc<NodeInner<D>>,
+        attempt: Attempt<D>,
         peering: Arc<PeeringShared<D>>,
         stream: ControlStream,
         side: Side,
         peer_timeout: Duration,
         peer_ports: u32,
     ) -> Self {
+        let node = Arc::clone(attempt.node());
         let now = node.runtime.now();
         let count = match side {
             Side::Connecting => node.ports.len(),
             Side::Accepting => peer_ports as usize,
         };
         Self {
-            node: Arc::clone(node),
+            attempt: Arc::new(attempt),
             peering,
             stream,
             side,
@@ -136,6 +138,7 @@ impl<D: Device> Control<D> {
             heard: now,
             port_at: now,
             alive_at: now,
+            node,
         }
     }
 

@@ -168,13 +168,17 @@ impl<D: Device> NodeInner<D> {
     }
 }
 
-/// A peering that is being made, or that there is
+/// A peering that is being made, or that there is, or of which devices have not given up everything
 pub(super) struct Attempt<D: Device>(Arc<NodeInner<D>>);
 
 impl<D: Device> Attempt<D> {
     pub(super) fn new(node: &Arc<NodeInner<D>>) -> Self {
         node.peerings.update(|count| *count += 1);
         Self(Arc::clone(node))
+    }
+
+    pub(super) fn node(&self) -> &Arc<NodeInner<D>> {
+        &self.0
     }
 }
 

@@ -72,7 +72,7 @@ async fn introduce_over<D: Device>(
     let peer_timeout = ours.peer_timeout.min(theirs.peer_timeout);
     let peering = make_peering(node, side, peer_timeout, &ours, &theirs)?;
     let span = tracing::info_span!(parent: None, "peer", node = %NodeId(ours.incarnation), peer = %NodeId(theirs.incarnation));
-    let mut control = Control::new(node, Arc::clone(&peering), stream, side, peer_timeout, theirs.ports);
+    let mut control = Control::new(attempt, Arc::clone(&peering), stream, side, peer_timeout, theirs.ports);
     let guard = NodeGuard::new(Arc::clone(node));
     // A device may take long for one path: the reactor drives those that are made before.
     node.joining.push(Arc::clone(&peering)).map_err(|_| SessionError::RuntimeGone)?;
@@ -87,7 +87,6 @@ async fn introduce_over<D: Device>(
     proven.unwrap_or_else(|| Err(control.unproven(node.options.connect_timeout)))?;
     node.runtime.spawn(Box::pin(async move {
         control.run().instrument(span).await;
-        drop(attempt);
         drop(guard);
     }));
     Ok(peering)

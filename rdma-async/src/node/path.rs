@@ -1,12 +1,12 @@
 //! One end of a path, from its queue pairs to the peering
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rdma_core::session::{HelloError, LaneConfig, MAX_SLOTS, MIN_WINDOW, PathEnd, PathId, lane_config};
 use rdma_core::{Cause, Device, FRAME, Invalid, QpCapacity, QpInit, QpType, Transport, Verb};
 
-use super::inner::{NodeInner, Route};
+use super::inner::{Attempt, NodeInner, Route};
 use super::link_trust::Trial;
 use super::options::{PART, WINDOW};
 use crate::error::ConnectError;
@@ -27,18 +27,19 @@ pub(super) struct PreparedPath<D: Device> {
 impl<D: Device> PreparedPath<D> {
     /// Creates the queue pairs on a port of this side; may block
     pub(super) fn new(
-        node: &NodeInner<D>,
+        (node, attempt): (&NodeInner<D>, &Weak<Attempt<D>>),
         path: PathId,
         port: usize,
         epoch: u16,
         bulk_fragment: u32,
     ) -> Result<Self, ConnectError> {
         let try_new = || Self::try_new(node, path, port, epoch, bulk_fragment);
-        match try_new() {
+        let made = match try_new() {
             // A device may have vanished while there was no peer.
             Err(error) if node.ports[port].forget_if_gone(&error) => try_new(),
             made => made,
-        }
+        };
+        made.map(|made| made.of_attempt(attempt))
     }
 
     fn try_new(
@@ -99,6 +100,18 @@ impl<D: Device> PreparedPath<D> {
         Ok(Self { lanes, port: index, end: PathEnd { path, epoch, window, rate, eager, bulk }, bulk_slots })
     }
 
+    /// The attempt lasts as long as the device has something of the path, unless that was reported
+    fn of_attempt(mut self, attempt: &Weak<Attempt<D>>) -> Self {
+        self.lanes.attempt = attempt.upgrade().map(|attempt| attempt as _);
+        self
+    }
+
+    /// Before a call that may never return
+    pub(super) fn without_attempt(mut self) -> Self {
+        self.lanes.attempt = None;
+        self
+    }
+
     /// This side's end, for the peer
     pub(super) fn end(&self) -> PathEnd {
         self.end
@@ -111,6 +124,7 @@ impl<D: Device> PreparedPath<D> {
     /// Connects the queue pairs to those of the peer; may block
     pub(super) fn connect(
         self,
+        attempt: &Weak<Attempt<D>>,
         theirs: &PathEnd,
         peer_timeout: Duration,
         trial: Option<Trial>,
@@ -122,7 +136,7 @@ impl<D: Device> PreparedPath<D> {
             trial.count();
         }
         match self.lanes.connect(&[theirs.eager, theirs.bulk]) {
-            Ok(()) => Ok(self),
+            Ok(()) => Ok(self.of_attempt(attempt)),
             Err(error) if error.cause == Cause::Busy => {
                 Err(ConnectError::PortBusy { port: self.lanes.device().name().to_owned(), error })
             }

@@ -32,6 +32,8 @@ pub(crate) struct Lanes<D: Device> {
     /// `None` once the path has ended.
     hardware: Option<Hardware<D>>,
     calls: Arc<DeviceCalls>,
+    /// Dropped when the device has given up all of the path.
+    pub(crate) attempt: Option<Arc<dyn Send + Sync>>,
     eager_sends: PostQueue,
     eager_receives: PostQueue,
     bulk_sends_posted: PostQueue,
@@ -131,6 +133,7 @@ impl<D: Device> Lanes<D> {
             key,
             hardware: Some(hardware),
             calls,
+            attempt: None,
             eager_sends: PostQueue::default(),
             eager_receives: PostQueue::default(),
             bulk_sends_posted: PostQueue::default(),
@@ -472,7 +475,7 @@ impl<D: Device> Drop for Lanes<D> {
     fn drop(&mut self) {
         let Some(hardware) = self.hardware.take() else { return };
         let (leases, calls) = (ManuallyDrop::new(self.take_leases()), Arc::clone(&self.calls));
-        let hardware = ManuallyDrop::new(hardware);
+        let (hardware, attempt) = (ManuallyDrop::new(hardware), self.attempt.take());
         self.calls.start(
             DeviceCall::Stop,
             move || {
@@ -485,6 +488,7 @@ impl<D: Device> Drop for Lanes<D> {
                 if outcome.is_err() {
                     calls.count_abandoned();
                 }
+                drop(attempt);
             },
         );
     }

@@ -107,7 +107,8 @@ fn peers_one_after_another(runs: u64) {
     check(settings.time_limit(limit).liveness(Duration::from_mins(20)), program);
 }
 
-/// Catches memory, queue pairs and places that an ended peer keeps.
+/// Catches memory, queue pairs and places that an ended peer keeps. Regression (seed 6): a node was idle before its device had given up a path
+/// that was being made when the attempt to connect failed.
 #[test]
 fn peers_come_and_go_for_ever() {
     peers_one_after_another(60);

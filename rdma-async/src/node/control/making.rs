@@ -1,6 +1,6 @@
 //! How a path is made: what asks the device runs beside the task, and comes back to it
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use rdma_core::session::{ControlMessage, HelloError, LinkId, Offer, PathEnd, PathId, Side};
@@ -9,20 +9,24 @@ use rdma_core::{Cause, Device, Time};
 use super::{Control, Making, PathState, is_unreachable};
 use crate::blocked_call::DeviceCall;
 use crate::error::ConnectError;
-use crate::node::inner::NodeInner;
+use crate::node::inner::{Attempt, NodeInner};
 use crate::node::pairing::RETRY_INTERVAL;
 use crate::node::path::PreparedPath;
 use crate::node::port::Port;
 
-/// Runs `make` where it may block
+/// Runs `make` where it may block; the attempt lasts until it has returned, or is reported
 fn make<D: Device>(
-    node: &Arc<NodeInner<D>>,
+    attempt: &Arc<Attempt<D>>,
     port: usize,
     call: DeviceCall,
-    make: impl FnOnce(&Arc<NodeInner<D>>) -> Result<PreparedPath<D>, ConnectError> + Send + 'static,
+    make: impl FnOnce(&Weak<Attempt<D>>, &Arc<NodeInner<D>>) -> Result<PreparedPath<D>, ConnectError>
+    + Send
+    + 'static,
 ) -> Making<D> {
-    let (calls, node) = (Arc::clone(&node.ports[port].calls), Arc::clone(node));
-    Box::pin(async move { calls.run(call, move || make(&node)).await? })
+    let node = Arc::clone(attempt.node());
+    let (calls, weak, attempt) =
+        (Arc::clone(&node.ports[port].calls), Arc::downgrade(attempt), Arc::clone(attempt));
+    Box::pin(async move { calls.run(call, move || make(&weak, &node), attempt).await? })
 }
 
 /// Notes what became of an attempt to answer an offer with this name of its cable on a port
@@ -46,12 +50,12 @@ impl<D: Device> Control<D> {
         let is_named = self.pairings[index].is_named(self.now()) || self.leads_elsewhere(index);
         let link = link.filter(|_| is_named);
         let fragment = self.bulk_fragment();
-        self.making[index] = Some(make(&self.node, index, DeviceCall::Prepare, move |node| {
+        self.making[index] = Some(make(&self.attempt, index, DeviceCall::Prepare, move |attempt, node| {
             let found = &node.ports[index];
             if found.current().is_some() && !found.is_active() {
                 return Err(rdma_core::Error::new(rdma_core::Verb::QueryPort, Cause::PortDown).into());
             }
-            PreparedPath::new(node, PathId(index as u32), index, epoch, fragment)
+            PreparedPath::new((node, attempt), PathId(index as u32), index, epoch, fragment)
         }));
         self.paths[index] = PathState::Preparing { port, link };
     }
@@ -72,9 +76,9 @@ impl<D: Device> Control<D> {
         let offered = std::mem::replace(&mut self.paths[index], connecting);
         let PathState::Offered { prepared, .. } = offered else { return Ok(()) };
         self.pairings[index].on_answer(port);
-        let (peer_timeout, own) = (self.peer_timeout, index);
-        self.making[index] = Some(make(&self.node, own, DeviceCall::Connect, move |_| {
-            prepared.connect(&theirs, peer_timeout, None)
+        let (peer_timeout, own, prepared) = (self.peer_timeout, index, prepared.without_attempt());
+        self.making[index] = Some(make(&self.attempt, own, DeviceCall::Connect, move |attempt, _| {
+            prepared.connect(attempt, &theirs, peer_timeout, None)
         }));
         Ok(())
     }
@@ -114,12 +118,12 @@ impl<D: Device> Control<D> {
         self.paths[index] = PathState::Answering { offer, port };
         let (peer_timeout, transport, none) = (self.peer_timeout, offer.transport, self.no_path());
         let fragment = self.bulk_fragment();
-        self.making[index] = Some(make(&self.node, port, DeviceCall::Prepare, move |node| {
+        self.making[index] = Some(make(&self.attempt, port, DeviceCall::Prepare, move |attempt, node| {
             if node.open_port(port)?.device().caps().transport != transport {
                 return Err(none);
             }
-            let prepared = PreparedPath::new(node, path, port, epoch, fragment)?;
-            let made = prepared.connect(&theirs, peer_timeout, trial);
+            let prepared = PreparedPath::new((node, attempt), path, port, epoch, fragment)?.without_attempt();
+            let made = prepared.connect(attempt, &theirs, peer_timeout, trial);
             note_attempt(&node.ports[port], offer.link, made.as_ref().err());
             made
         }));
@@ -336,8 +340,9 @@ impl<D: Device> Control<D> {
                 continue;
             }
             let (calls, node) = (Arc::clone(&found.calls), Arc::clone(&self.node));
-            let is_active =
-                async move { calls.run(DeviceCall::Query, move || node.ports[port].is_active()).await.ok() };
+            let is_active = async move {
+                calls.run(DeviceCall::Query, move || node.ports[port].is_active(), ()).await.ok()
+            };
             self.queries[port] = Some(Box::pin(is_active));
         }
     }
