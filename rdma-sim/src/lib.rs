@@ -44,6 +44,7 @@ mod shared;
 mod sim;
 mod sync;
 mod tcp;
+mod text_error;
 pub mod topology;
 mod trace;
 mod verb_time;

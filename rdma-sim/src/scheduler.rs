@@ -69,7 +69,7 @@ impl fmt::Display for Scheduler {
 }
 
 /// A text is no scheduler
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[derive(Clone, Eq, PartialEq, thiserror::Error)]
 #[error("{0:?} is no scheduler: write every, fifo, random or pct:DEPTH/STEPS, such as pct:3/1000")]
 pub struct SchedulerError(String);
 

@@ -26,7 +26,9 @@ pub(super) fn test_name<F>() -> String {
 /// Changes `check` as the environment says; returns whether it is to repeat a run that the environment names
 pub(super) fn apply(check: &mut Check, name: &str) -> bool {
     fn variable<T: FromStr<Err: Display>>(name: &str, advice: &str) -> Option<T> {
-        let value = read_variable(name, std::env::var_os(name)?, advice);
+        // A workflow sets a variable to nothing where it has no value for it.
+        let text = std::env::var_os(name).filter(|text| !text.is_empty())?;
+        let value = read_variable(name, text, advice);
         Some(value.unwrap_or_else(|message| panic!("{message}")))
     }
     check.runs = variable("RDMA_SIM_RUNS", COUNT).map_or(check.runs, NonZeroU64::get);
@@ -35,16 +37,21 @@ pub(super) fn apply(check: &mut Check, name: &str) -> bool {
     check.threads = variable("RDMA_SIM_THREADS", COUNT).or(check.threads);
     check.page =
         variable("RDMA_SIM_PAGE", "write the path of a file, or unset it").or_else(|| check.page.take());
-    let replay: Option<Replay> = variable(replay::VARIABLE, LINE);
-    if let Some(replay) = replay.filter(|_| check.replay.is_none()) {
-        if replay.test.is_empty() || replay.test == name {
-            check.replay = Some(replay);
-            return true;
+    // The line of another test does not matter, whatever is in it.
+    let text = std::env::var(replay::VARIABLE).unwrap_or_default();
+    if let Some(theirs) = replay::test_of(&text).filter(|theirs| *theirs != name) {
+        if check.replay.is_none() {
+            print_line(&format!(
+                "{} is of the test {theirs}: {name} tries its seeds as usual",
+                replay::VARIABLE
+            ));
         }
-        let theirs = replay.test;
-        print_line(&format!("{} is of the test {theirs}: {name} tries its seeds as usual", replay::VARIABLE));
+        return false;
     }
-    false
+    let replay: Option<Replay> = variable(replay::VARIABLE, LINE);
+    let is_named = check.replay.is_none() && replay.is_some();
+    check.replay = check.replay.take().or(replay);
+    is_named
 }
 
 /// Says that the run which the environment names passed; `is_same` if its line names this topology and model

@@ -48,7 +48,7 @@ pub struct Branch {
 }
 
 /// Why a text is not a run that this version can repeat
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[derive(Clone, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
     /// A fault cannot be read
@@ -57,6 +57,9 @@ pub enum ReplayError {
     /// No seed is in it
     #[error("the replay has no seed: write {FORM}")]
     NoSeed,
+    /// It does not begin with a version
+    #[error("{0:?} is no replay line: take the one that a failure has printed, or write {FORM}")]
+    NotALine(String),
     /// The run is one of another topology or model
     #[error(
         "the replay is of another topology or model ({theirs:08x}, and this is {ours:08x}): check with the same, or remove `setup=` \
@@ -188,6 +191,7 @@ impl FromStr for Replay {
     ///
     /// # Errors
     ///
+    /// * [`ReplayError::NotALine`] if it does not begin with a version;
     /// * [`ReplayError::Version`] if another version of the simulator wrote it;
     /// * [`ReplayError::NoSeed`] if it has none;
     /// * [`ReplayError::Part`] if a part is not one of a replay, or is there twice;
@@ -195,6 +199,9 @@ impl FromStr for Replay {
     fn from_str(text: &str) -> Result<Self, ReplayError> {
         let text = value_of(text.trim());
         let (version, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        if version.is_empty() || !version.bytes().all(|letter| letter.is_ascii_digit()) {
+            return Err(ReplayError::NotALine(text.to_owned()));
+        }
         if version != VERSION.to_string() {
             return Err(ReplayError::Version { theirs: version.to_owned() });
         }
@@ -237,6 +244,13 @@ impl Replay {
 fn branch(text: &str) -> Option<Branch> {
     let (at, seed) = text.split_once(':')?;
     Some(Branch { at: at.parse().ok()?, seed: seed.parse().ok()? })
+}
+
+/// The name of the test in a line, also of a version whose other parts cannot be read
+pub(super) fn test_of(text: &str) -> Option<&str> {
+    let text = value_of(text.trim());
+    let parts = text.split_once(" faults=").map_or(text, |(parts, _)| parts);
+    parts.split_whitespace().find_map(|part| part.strip_prefix("test=")).filter(|name| !name.is_empty())
 }
 
 /// What a shell would make of a pasted line: the value, without the name of the variable and without quotes
@@ -282,12 +296,18 @@ mod tests {
     fn a_text_that_is_not_a_run_is_refused_with_the_reason() {
         let refused = |text: &str| text.parse::<Replay>().unwrap_err().to_string();
         assert!(refused("1 seed=1").contains("version \"1\" of the format and this is version 2"));
-        assert!(refused("'2 seed=1").contains("version \"'2\""));
+        assert!(
+            refused("'2 seed=1").starts_with("\"'2 seed=1\" is no replay line: take the one that a failure")
+        );
         assert!(refused("seed=1").contains("write `2 seed=NUMBER`"));
         assert!(refused("2").contains("no seed: write `2 seed=NUMBER`"));
         assert!(refused("2 draws=3").contains("no seed"));
         assert!(refused("2 seed=-1").contains("with numbers up to 18446744073709551615"));
-        assert!(refused("").contains("run the test again"));
+        // Regression: the replay was said to have version "".
+        assert!(
+            refused("").starts_with("\"\" is no replay line")
+                && refused("").contains("write `2 seed=NUMBER`")
+        );
         let parts =
             ["seed=x", "sead=1", "branch=4", "branch=4:x", "choices=1,2", "setup=xyz", "scheduler=lifo"];
         for part in parts {

@@ -3,7 +3,7 @@ use super::verb::SlowableVerb;
 use crate::near;
 
 /// A text that is not a fault, or a fault whose target the topology lacks
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[derive(Clone, Eq, PartialEq, thiserror::Error)]
 #[error("fault {text:?}: {reason}")]
 #[non_exhaustive]
 pub struct FaultError {
@@ -15,7 +15,7 @@ pub struct FaultError {
 }
 
 /// What is wrong with a fault, or with its text
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[derive(Clone, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FaultReason {
     /// A cable is crossed with itself

@@ -7,7 +7,7 @@ use crate::near::suggestion;
 pub const FORMAT: i64 = 1;
 
 /// Why there is no such profile
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[derive(Clone, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {
     /// The text names no profile of the simulator, and no file

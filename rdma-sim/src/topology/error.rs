@@ -8,7 +8,7 @@ use super::shape::Shape;
 use crate::near::suggestion;
 
 /// Why a topology is impossible
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[derive(Clone, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopologyError {
     /// An interface has an address twice

@@ -144,6 +144,23 @@ fn a_replay_that_passes_says_so() {
     assert!(text.contains("the run of RDMA_SIM_REPLAY passed; the line does not say"), "{text}");
     let text = replayed("2 test=another seed=7");
     assert!(text.contains("is of the test another") && !text.contains("passed:"), "{text}");
+    // Regression: a line of another version failed each test, also those that it is not of.
+    let text = replayed("1 test=another seed=7");
+    assert!(text.contains("is of the test another: blocked::passes tries its seeds as usual"), "{text}");
+}
+
+/// Regression: an empty variable, which a workflow sets that has no line, was a replay of version "".
+#[test]
+fn an_empty_variable_counts_as_unset_and_what_is_no_line_is_called_so() {
+    let empty = ["RDMA_SIM_REPLAY", "RDMA_SIM_RUNS", "RDMA_SIM_SEED", "RDMA_SIM_THREADS", "RDMA_SIM_PAGE"];
+    let (output, text) = run_with("blocked::passes", &empty.map(|name| (name, "")));
+    assert!(output.status.success() && !text.contains("RDMA_SIM_REPLAY"), "{text}");
+    let (output, text) = run_with("blocked::passes", &[("RDMA_SIM_REPLAY", "seed 7")]);
+    assert_eq!(output.status.code(), Some(101), "{text}");
+    assert!(
+        text.contains("\"seed 7\" is no replay line") && text.contains("write `2 seed=NUMBER`"),
+        "{text}"
+    );
 }
 
 /// Regression: the check tried nothing, and passed.
