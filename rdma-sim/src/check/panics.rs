@@ -5,9 +5,44 @@ use std::io::Write;
 use std::panic::PanicHookInfo;
 use std::sync::Once;
 
-/// What the language says before it aborts
-const IN_CLEANUP: &str = "panic in a destructor during cleanup";
-const NO_UNWIND: &str = "panic in a function that cannot unwind";
+/// Why a panic ends the process
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Abort {
+    InCleanup,
+    NoUnwind,
+    /// The program is built with `panic = "abort"`
+    Profile,
+}
+
+impl Abort {
+    /// Why a panic with this text ends the process, if it does; `aborts` if the program cannot unwind
+    fn of(text: &str, aborts: bool) -> Option<Self> {
+        // What the language says before it aborts.
+        if text.contains("panic in a destructor during cleanup") {
+            Some(Self::InCleanup)
+        } else if text.contains("panic in a function that cannot unwind") {
+            Some(Self::NoUnwind)
+        } else {
+            aborts.then_some(Self::Profile)
+        }
+    }
+
+    fn reason(self) -> &'static str {
+        match self {
+            Self::InCleanup => {
+                "a destructor panicked while the test was unwinding from a panic, which ends the process: let it return instead, for example \
+                 if `std::thread::panicking()`."
+            }
+            Self::NoUnwind => {
+                "a function that cannot unwind, such as one of `extern \"C\"`, panicked, which ends the process."
+            }
+            Self::Profile => {
+                "a run of a check panicked. The program is built with `panic = \"abort\"`, which ends the process before the run can be \
+                 shrunk: build it with `panic = \"unwind\"`, or run the check as a test of `cargo test`, which always unwinds."
+            }
+        }
+    }
+}
 
 thread_local! {
     /// Whether messages are not printed
@@ -39,22 +74,33 @@ fn watch() {
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             let panic = Panic::of(info);
-            let aborts = [IN_CLEANUP, NO_UNWIND].map(|words| panic.text.contains(words));
-            if aborts.contains(&true)
-                && let Some(line) = LINE.with_borrow(Clone::clone)
-            {
-                print_before_abort(aborts[0], &line);
+            let abort = Abort::of(&panic.text, cfg!(panic = "abort"));
+            let line = LINE.with_borrow(Clone::clone);
+            // The process ends at the first panic: it is the one to print.
+            let is_first = abort == Some(Abort::Profile);
+            if is_first {
+                keep(panic);
+                line.iter().for_each(|line| print_before_abort(Abort::Profile, line));
+            } else {
+                if let (Some(abort), Some(line)) = (abort, &line) {
+                    print_before_abort(abort, line);
+                }
+                keep(panic);
             }
-            LAST.with_borrow_mut(|[last, before]| *before = last.replace(panic));
             if !IS_QUIET.get() {
                 // The hook of libFuzzer ends the process: nothing after it is printed.
-                if !aborts.contains(&true) {
+                if abort.is_none() {
                     print_replay_line();
                 }
                 hook(info);
             }
         }));
     });
+}
+
+/// Keeps the last panic of this thread, and the one before it
+fn keep(panic: Panic) {
+    LAST.with_borrow_mut(|[last, before]| *before = last.replace(panic));
 }
 
 /// Prints the line that repeats the run of this thread, if there is one, to where the message of its panic goes
@@ -66,23 +112,18 @@ fn print_replay_line() {
 }
 
 /// Prints the last panics and the line that repeats them: the process aborts next
-fn print_before_abort(is_in_cleanup: bool, line: &str) {
-    let reason = if is_in_cleanup {
-        "a destructor panicked while the test was unwinding from a panic, which ends the process: let it return instead, for example \
-         if `std::thread::panicking()`."
-    } else {
-        "a function that cannot unwind, such as one of `extern \"C\"`, panicked, which ends the process."
-    };
+fn print_before_abort(abort: Abort, line: &str) {
     let panics = LAST.with_borrow(|[last, before]| {
-        let panics = match is_in_cleanup {
-            true => vec![("The panic before it", before), ("The panic of the destructor", last)],
-            false => vec![("The panic", last)],
+        let panics = match abort {
+            Abort::InCleanup => vec![("The panic before it", before), ("The panic of the destructor", last)],
+            Abort::NoUnwind | Abort::Profile => vec![("The panic", last)],
         };
         let texts = panics.into_iter().filter_map(|(name, panic)| {
             panic.as_ref().map(|Panic { text, site }| format!("\n{name}: {text}\nat {site}"))
         });
         texts.collect::<String>()
     });
+    let reason = abort.reason();
     let _ = writeln!(std::io::stderr(), "\n{reason}{panics}\nTo repeat it:\n\n{line}\n");
 }
 
@@ -101,4 +142,21 @@ pub(super) fn watched<T>(line: String, is_quiet: bool, f: impl FnOnce() -> T) ->
     IS_QUIET.set(was_quiet);
     LINE.set(None);
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: a program with `panic = "abort"` ended without a word, neither about the panic nor about its run.
+    #[test]
+    fn a_panic_that_ends_the_process_is_told_from_one_that_is_caught() {
+        assert_eq!(Abort::of("a bug", false), None);
+        assert_eq!(Abort::of("a bug", true), Some(Abort::Profile));
+        for aborts in [false, true] {
+            let in_cleanup = Abort::of("panic in a destructor during cleanup", aborts);
+            assert_eq!(in_cleanup, Some(Abort::InCleanup));
+            assert_eq!(Abort::of("panic in a function that cannot unwind", aborts), Some(Abort::NoUnwind));
+        }
+    }
 }
