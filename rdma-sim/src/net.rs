@@ -230,7 +230,14 @@ impl Net {
     /// It is 0 in the plain run, which is the first of each [check](crate::check()), and in a shrunk run behind the draws that it needs.
     /// Delays that must differ between hosts, such as those of elections, need a part that is not drawn.
     pub fn pick(&self, n: u32) -> u32 {
-        self.shared.lock().fabric.choices.pick(n)
+        let mut shared = self.shared.lock();
+        shared.fabric.has_picked = true;
+        shared.fabric.choices.pick(n)
+    }
+
+    /// Whether the program has drawn a number
+    pub(crate) fn has_picked(&self) -> bool {
+        self.shared.lock().fabric.has_picked
     }
 
     /// The seed of the simulation, if its choices come from one

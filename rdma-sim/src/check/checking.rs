@@ -13,6 +13,7 @@ use super::corpus::Corpus;
 use super::exhaustive::Exploring;
 use super::failure::{CheckFailure, FailureKind, RunFailure};
 use super::outcome::Outcome;
+use super::page::Page;
 use super::replay::Replay;
 use super::report::{Orders, Report};
 use super::run::{FinishedRun, Purpose, run};
@@ -20,7 +21,7 @@ use super::settings::Check;
 use super::shrink::shrink;
 use super::variation::vary;
 use super::watch::{Watched, Worker};
-use super::{environment, page, panics};
+use super::{environment, panics};
 use crate::sync::lock;
 use crate::{Choices, Net, Scheduler};
 
@@ -39,6 +40,10 @@ pub(super) struct Checking<'a, F> {
     shrinking: AtomicU64,
     name: &'a str,
     start: Instant,
+    /// Whether the environment names the run that is repeated, by the name of this test
+    is_asked_for: bool,
+    /// Whether the plain run has failed, and is made smaller
+    is_plain: AtomicBool,
 }
 
 /// Ends the thread that watches, also if the check panics
@@ -56,7 +61,7 @@ impl Drop for EndOfWatch<'_> {
 
 impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
     #[expect(clippy::disallowed_methods, reason = "a report says how long it took")]
-    pub(super) fn new(check: &'a Check, name: &'a str, test: &'a F) -> Self {
+    pub(super) fn new(check: &'a Check, name: &'a str, is_asked_for: bool, test: &'a F) -> Self {
         let threads = check.threads.or_else(|| std::thread::available_parallelism().ok());
         let threads =
             threads.map_or(1, NonZeroUsize::get).min(usize::try_from(check.runs).unwrap_or(1)).max(1);
@@ -68,6 +73,8 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
             shrinking: AtomicU64::new(0),
             name,
             start: Instant::now(),
+            is_asked_for,
+            is_plain: AtomicBool::new(false),
         }
     }
 
@@ -109,12 +116,23 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         let body = || run(self.check, case, source, purpose, &worker.progress, &seen, self.test);
         let outcome = panics::watched(case.line(), is_quiet, body);
         set(None);
+        let net = seen.take();
         if purpose == Purpose::Show
-            && let (Some(path), Some(net)) = (&self.check.page, seen.take())
+            && let (Some(path), Some(net)) = (&self.check.page, &net)
         {
-            page::write(path, case, &outcome, net.history());
+            self.page(case).write(path, &outcome, net.history());
         }
-        outcome
+        let has_picked = net.is_some_and(|net| net.has_picked());
+        outcome.map_err(|failed| RunFailure { has_picked, ..failed })
+    }
+
+    /// The page of `case`, whose line names this test
+    fn page(&self, case: &Replay) -> Page<'_> {
+        let setup = Some(self.check.setup());
+        let case = Replay { test: self.name.to_owned(), setup, ..case.clone() };
+        let is_plain = self.is_plain.load(Ordering::Relaxed);
+        let run = if is_plain { "the plain run".to_owned() } else { format!("seed {}", case.seed) };
+        Page { test: self.name, run, line: case.line(), is_asked_for: self.is_asked_for }
     }
 
     /// Repeats one run
@@ -146,6 +164,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         let plain = Replay { draws: Some(0), faults: check.faults.clone(), ..base.clone() };
         let measured = self.run(&self.workers[0], &plain, plain.source(), Purpose::Measure, true);
         let measured = measured.map_err(|failed| {
+            self.is_plain.store(true, Ordering::Relaxed);
             let failure = *self.shrunk(plain, failed, 1);
             Box::new(CheckFailure { is_plain: true, ..failure })
         })?;
@@ -307,7 +326,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
 }
 
 fn failure_of(failed: RunFailure, replay: Replay, original: Replay, tried: u64) -> Box<CheckFailure> {
-    let RunFailure { kind, reason, site } = failed;
+    let RunFailure { kind, reason, site, has_picked } = failed;
     Box::new(CheckFailure {
         kind,
         reason,
@@ -315,6 +334,7 @@ fn failure_of(failed: RunFailure, replay: Replay, original: Replay, tried: u64) 
         replay,
         original,
         is_plain: false,
+        has_picked,
         tried,
         is_deterministic: true,
     })

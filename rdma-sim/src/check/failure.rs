@@ -40,11 +40,13 @@ pub(super) struct RunFailure {
     pub(super) reason: String,
     /// Where the panic was, if it was one
     pub(super) site: Option<String>,
+    /// Whether the run has called [`Net::pick`](crate::Net::pick)
+    pub(super) has_picked: bool,
 }
 
 impl RunFailure {
     pub(super) fn new(kind: FailureKind, reason: impl Into<String>) -> Self {
-        Self { kind, reason: reason.into(), site: None }
+        Self { kind, reason: reason.into(), site: None, has_picked: false }
     }
 
     /// Whether both are probably the same bug: the same but for numbers
@@ -95,7 +97,9 @@ pub struct CheckFailure {
     pub original: Replay,
     /// Whether it is the plain run, which comes first: without random faults, in the plain order, and each `Net::pick` is 0
     pub is_plain: bool,
-    /// How many runs it took, this one included
+    /// Whether the run has called [`Net::pick`](crate::Net::pick)
+    pub has_picked: bool,
+    /// How many runs it took, this one and the plain one included
     pub tried: u64,
     /// Whether the run failed in the same way when it was repeated; a test that is not deterministic has no smaller run
     pub is_deterministic: bool,
@@ -112,25 +116,34 @@ impl fmt::Display for CheckFailure {
         if self.kind == FailureKind::NeverHeld {
             return f.write_str(reason);
         }
-        write!(f, "seed {} failed: {reason}", replay.seed)?;
+        match self.is_plain {
+            true => write!(f, "the plain run failed: {reason}")?,
+            false => write!(f, "seed {} failed: {reason}", replay.seed)?,
+        }
         if let Some(site) = site {
             write!(f, "\nat {site}")?;
         }
         // The runs of a guided or exhaustive check depend on each other.
         let are_independent = original.branches.is_empty() && original.scheduler != Scheduler::Every;
-        if *tried > 1 && are_independent {
+        // The plain run, which is no seed, says nothing of the rate; nor does the first seed alone.
+        let seeds = tried.saturating_sub(1);
+        if seeds > 1 && are_independent {
             // (1 - 1/k)^n = 1 %
-            let clean = (*tried as f64 * 100_f64.ln()).ceil();
+            let clean = (seeds as f64 * 100_f64.ln()).ceil();
             write!(
                 f,
-                "\nIt failed in 1 of {tried} runs. If that is its rate, a repair that does nothing passes {clean} other seeds with a chance of 1 %."
+                "\nIt failed in 1 of {seeds} seeds. If that is its rate, a repair that does nothing passes {clean} other seeds with a chance of 1 %."
             )?;
         }
         if self.is_plain {
             f.write_str(
-                "\nThis was the plain run: without random faults, in the plain order, and each `Net::pick` is 0. If the test needs picks \
-                 that differ, as delays of elections do, add a part that is not drawn.",
+                "\nThe plain run comes before the seeds: without random faults, in the plain order, and each `Net::pick` is 0.",
             )?;
+            if self.has_picked {
+                f.write_str(
+                    " If the test needs picks that differ, as delays of elections do, add a part that is not drawn.",
+                )?;
+            }
         }
         if !self.is_deterministic {
             write!(

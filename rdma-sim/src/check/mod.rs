@@ -8,8 +8,9 @@
 //! ```
 //!
 //! Environment variables: `RDMA_SIM_RUNS` (how many seeds), `RDMA_SIM_SEED` (the first of them), `RDMA_SIM_REPLAY` (just this
-//! run, of the test that it names), `RDMA_SIM_THREADS` (how many at once), `RDMA_SIM_PAGE` (a file for a page of the run that fails, or a directory with a page for each test),
-//! `RDMA_SIM_REPORT=1` (prints what the runs of a check that passes have reached), `RDMA_SIM_UPDATE_CORPUS=1` (see [`Check::corpus`]).
+//! run, of the test that it names), `RDMA_SIM_THREADS` (how many at once), `RDMA_SIM_PAGE` (a file for a page of the run that fails, or a
+//! directory with a page for each test, see [`Check::page`]), `RDMA_SIM_REPORT=1` (prints what the runs of a check that passes have reached),
+//! `RDMA_SIM_UPDATE_CORPUS=1` (see [`Check::corpus`]).
 
 mod checking;
 mod corpus;
@@ -45,14 +46,15 @@ use crate::Net;
 ///
 /// The DMA sanitizer is on. When the test ends, every object that it created on a device must be destroyed, and the tasks that it spawned
 /// outside of all hosts must have ended, unless they [need not](Check::allow_leaked_tasks). The first run is the plain one, without random
-/// faults: it shows where the traffic is. The test may return a [`Result`], see [`Outcome`].
+/// faults, in plain order, and each [`Net::pick`] is 0: it shows where the traffic is. The test may return a [`Result`], see [`Outcome`].
 ///
 /// # Panics
 ///
 /// If a run fails: the test or one of its tasks panics, returns an error, waits for an event that will never come, misuses memory, or
 /// leaves objects or tasks behind; or if a statement of [`sometimes!`](rdma_core::sometimes!) was evaluated and never held, or an
 /// [expectation](Check::reaches) was not reached. The message has the line that repeats the run, with as few faults and choices as
-/// were found to suffice, and the one of the run as it was found. Also if an environment variable is not a number or a replay line.
+/// were found to suffice, and the one of the run as it was found. A program with
+/// `panic = "abort"` ends at the first panic, and prints the latter only. Also if an environment variable is not a number or a replay line.
 ///
 /// [`try_check`] returns the failure instead.
 #[track_caller]
@@ -109,12 +111,14 @@ pub fn try_check<Kind, O: Outcome<Kind>, F: AsyncFn(Net) -> O + Sync>(
         check.require_setup_of(&replay).unwrap_or_else(|error| panic!("{error}"));
         check.runs = 1;
         let is_same = replay.setup.is_some();
-        let report = Checking::new(&check, &name, &test).repeat(replay)?;
+        // A line without a name is one of each test.
+        let is_asked_for = is_named && !replay.test.is_empty();
+        let report = Checking::new(&check, &name, is_asked_for, &test).repeat(replay)?;
         if is_named {
             environment::print_passed(&name, is_same);
         }
         return Ok(report);
     }
     assert!(check.runs > 0, "{name}: a check of 0 runs tests nothing; give `Check::runs` one at least");
-    Checking::new(&check, &name, &test).explore(&base)
+    Checking::new(&check, &name, false, &test).explore(&base)
 }

@@ -16,6 +16,7 @@ use crate::{Model, RandomFaults, Rules, Scheduler, Seeded, Timing, Topology};
 /// ```
 /// use rdma_sim::{Check, RandomFaults, Topology, check};
 ///
+/// // Three Macs with four ports each, in a ring.
 /// let settings = Check::new().runs(20).topology(Topology::ring(3, 4)?).random_faults(RandomFaults::up_to(3));
 /// check(settings, async |net| {
 ///     // The test: whatever the faults did, the devices of the other Macs are there.
@@ -250,7 +251,10 @@ impl Check {
     /// [`History::to_html`](crate::History::to_html)
     ///
     /// If `path` is a directory, or ends with a slash, the page has the name of the test in it. The environment variable
-    /// `RDMA_SIM_PAGE` does the same. The file can be opened in any browser.
+    /// `RDMA_SIM_PAGE` does the same. The file can be opened in any browser, and has the line that repeats its run.
+    ///
+    /// The page of a run that passes is written only if there is no such file, or if `RDMA_SIM_REPLAY` has a line that names this test; so
+    /// the page of a failure stays, also when tests run side by side.
     pub fn page(self, path: impl Into<PathBuf>) -> Self {
         Self { page: Some(path.into()), ..self }
     }
@@ -258,6 +262,7 @@ impl Check {
     /// Repeats one run instead of trying seeds: a regression test
     ///
     /// The line is the one that a failure prints, or the part between its quotes; the name of the test in it does not matter.
+    /// The topology and the model must be those of the check that has printed it: begin with the same settings, not with [`new`](Self::new).
     ///
     /// ```
     /// use rdma_sim::{Check, Net, check};
@@ -266,9 +271,13 @@ impl Check {
     ///     assert!(net.open("a", "rdma_en2").is_ok());
     /// }
     ///
-    /// check(Check::new().runs(3), opens);
+    /// fn settings() -> Check {
+    ///     Check::new().runs(3).model(rdma_sim::Model::tb5_strict())
+    /// }
+    ///
+    /// check(settings(), opens);
     /// let line = "2 test=opens seed=3 draws=0 faults=at 1ms a:rdma_en2 unplug";
-    /// check(Check::new().replay(line.parse()?), opens);
+    /// check(settings().replay(line.parse()?), opens);
     /// # Ok::<(), rdma_sim::ReplayError>(())
     /// ```
     pub fn replay(self, replay: Replay) -> Self {

@@ -66,6 +66,8 @@ pub(crate) struct Fabric {
     pub(crate) model: Model,
     pub(crate) schedule: Schedule<Event>,
     pub(crate) choices: Box<dyn Choices>,
+    /// Whether the program has drawn a number
+    pub(crate) has_picked: bool,
     /// Whether events that are due at one instant come in any order.
     explores: bool,
     /// Whether all faults have ended, and those that wait for frames are forgotten.
@@ -130,6 +132,7 @@ impl Fabric {
         let mut fabric = Self {
             schedule: Schedule::new(),
             choices,
+            has_picked: false,
             is_calm: false,
             explores: options.scheduler != Scheduler::Fifo,
             lateness,

@@ -42,10 +42,15 @@ impl History {
     /// assert!(page.starts_with("<!doctype html>") && page.contains("<title>seed 7 &lt;failed&gt;</title>"));
     /// ```
     pub fn to_html(&self, title: &str) -> String {
-        self.to_html_of(title, MAX_ITEMS)
+        self.to_html_of(title, None, MAX_ITEMS)
     }
 
-    fn to_html_of(&self, title: &str, max_items: usize) -> String {
+    /// The same with the line that repeats the run, and with a note if the run passed
+    pub(crate) fn to_html_of_run(&self, title: &str, line: &str, has_passed: bool) -> String {
+        self.to_html_of(title, Some(Repeat { line, has_passed }), MAX_ITEMS)
+    }
+
+    fn to_html_of(&self, title: &str, repeat: Option<Repeat<'_>>, max_items: usize) -> String {
         let data = Data::new(self, max_items);
         // A script in HTML ends at the first `</script`, wherever it stands.
         let data = serde_json::to_string(&data).unwrap_or_default().replace('<', "\\u003c");
@@ -56,6 +61,7 @@ impl History {
             let Some((name, after)) = after.split_once("}}") else { break };
             match name {
                 "title" => page.push_str(&escaped(title)),
+                "repeat" => page.push_str(&repeat.map_or_else(String::new, Repeat::to_html)),
                 "style" => page.push_str(STYLE),
                 "script" => SCRIPTS.iter().for_each(|script| page.push_str(script)),
                 _ => page.push_str(&data),
@@ -64,6 +70,20 @@ impl History {
         }
         page.push_str(rest);
         page
+    }
+}
+
+/// How a run of a check is repeated
+#[derive(Clone, Copy)]
+struct Repeat<'a> {
+    line: &'a str,
+    has_passed: bool,
+}
+
+impl Repeat<'_> {
+    fn to_html(self) -> String {
+        let note = if self.has_passed { "This run passed. " } else { "" };
+        format!("<p id=\"repeat\">{note}To repeat it: <code>{}</code></p>", escaped(self.line))
     }
 }
 
@@ -414,7 +434,7 @@ mod tests {
     }
 
     fn data(history: &History, max_items: usize) -> serde_json::Value {
-        let page = history.to_html_of("x", max_items);
+        let page = history.to_html_of("x", None, max_items);
         let (_, data) = page.split_once("id=\"data\">").unwrap();
         serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
     }

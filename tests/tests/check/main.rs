@@ -8,6 +8,7 @@ mod guided;
 mod leaks;
 mod liveness;
 mod misuse;
+mod pages;
 mod report;
 mod stalls;
 
@@ -61,7 +62,9 @@ fn a_failure_shrinks_to_the_fault_that_matters_and_replays() {
     assert_eq!(faults, "at 4ms a:rdma_en2 unplug; at 9ms a:rdma_en2 replug", "{failure}");
     assert_eq!(failure.replay.draws, Some(0), "no choice of the simulation matters");
     assert_eq!(failure.tried, 1, "the plain run has the faults of the plan");
-    assert!(failure.is_plain && failure.to_string().contains("This was the plain run"), "{failure}");
+    assert!(failure.is_plain && failure.to_string().starts_with("the plain run failed: "), "{failure}");
+    // Regression: what to do about picks was said of tests that draw nothing.
+    assert!(!failure.to_string().contains("that is not drawn"), "{failure}");
 
     // The text of the panic has the line that repeats the run.
     let again =
@@ -71,6 +74,18 @@ fn a_failure_shrinks_to_the_fault_that_matters_and_replays() {
     // Regression: any smaller run was called the plain one when it was repeated, also one that random faults had found.
     assert!(!again.contains("plain run"), "{again}");
     assert_eq!(line(&again), failure.replay, "{again}");
+
+    let picks = async |net: Net| assert_ne!(net.pick(9), 0, "of the plain run");
+    let failure = try_check(Check::new(), picks).unwrap_err();
+    assert!(failure.to_string().contains("add a part that is not drawn"), "{failure}");
+}
+
+/// Regression: the plain run counted as one of two runs of which one failed.
+#[test]
+fn the_plain_run_says_nothing_of_the_rate_of_a_failure() {
+    let failure =
+        try_check(Check::new(), async |net: Net| assert_eq!(net.pick(1 << 30), 0, "drawn")).unwrap_err();
+    assert!(!failure.is_plain && !failure.to_string().contains("It failed in 1 of"), "{failure}");
 }
 
 /// Regression: without the fault that ends another one, the smaller run stalled, and the stall was printed instead of the bug.
