@@ -18,10 +18,11 @@ const MAX_ITEMS: usize = 400_000;
 
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
-const SCRIPTS: [&str; 6] = [
+const SCRIPTS: [&str; 7] = [
     include_str!("page/model.js"),
     include_str!("page/view.js"),
     include_str!("page/draw.js"),
+    include_str!("page/marks.js"),
     include_str!("page/panel.js"),
     include_str!("page/input.js"),
     include_str!("page/main.js"),

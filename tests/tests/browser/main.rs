@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use devtools::Browser;
 use rdma_core::{Access, QpInit, QpType, SendOp};
-use rdma_sim::{FaultPlan, History, Net, RecordKind, Sim, always, sometimes, state};
+use rdma_sim::{Check, FaultPlan, History, Net, RecordKind, Sim, always, sometimes, state, try_check};
 use rdma_tests::Raw;
 use rdma_tests::files::root;
 use serde_json::Value;
@@ -181,6 +181,58 @@ fn a_page_shows_credits_while_receives_are_posted() {
             assert_eq!(columns_with_credits(&browser), [0.0; 0]);
         }
     }
+}
+
+/// Regression: what did not hold and what held shared one grey label, and the violation at the end of the run had none.
+#[test]
+fn a_violation_has_a_label_of_its_own_and_the_page_says_how_to_repeat_it() {
+    let Some(browser) = devtools::browser() else { return };
+    let page = target("violated.html");
+    let failure = try_check(Check::new().name("violated").page(&page), async |net: Net| {
+        for term in 0..4_u32 {
+            net.sleep(Duration::from_micros(25)).await;
+            sometimes!(term > 4, "another leader takes over");
+            always!(net.seed().is_some(), "there is a seed");
+            always!(term < 3, "a term has one leader");
+        }
+    });
+    let failure = failure.unwrap_err();
+    for (size, is_phone) in [(DESKTOP, false), (PHONE, true)] {
+        for is_dark in [false, true] {
+            browser.open(&format!("file://{}", page.display()), size, is_dark, is_phone);
+            assert_eq!(browser.complaints(), [Value::Null; 0]);
+            let labels = said(&browser, "labels");
+            let labels = labels.as_array().expect("a list");
+            let is_mixed = |text: &str| {
+                ["does not hold", "always:", "violated"].iter().filter(|part| text.contains(**part)).count()
+                    > 1
+            };
+            assert!(labels.iter().all(|label| !is_mixed(label[0].as_str().unwrap())), "{labels:?}");
+            let violated: Vec<_> = labels
+                .iter()
+                .filter(|label| label[0].as_str().unwrap().starts_with("always, violated: a term has one"))
+                .collect();
+            let [violation] = violated[..] else { panic!("{labels:?}") };
+            let colour =
+                browser.eval("getComputedStyle(document.documentElement).getPropertyValue('--lost').trim()");
+            assert_eq!(violation[1], colour, "{violation}");
+            let [from, to, tick] = [2, 3, 4].map(|at| violation[at].as_f64().unwrap());
+            assert!(from + 60.0 < to && to < tick && tick > 0.9 * f64::from(size[0]) - 400.0, "{violation}");
+            let others = labels.iter().filter(|label| *label != violation);
+            let mut ends = others.map(|label| [2, 3].map(|at| label[at].as_f64().unwrap()));
+            assert!(
+                ends.all(|[start, end]| end <= from || start >= tick),
+                "nothing is behind it: {labels:?}"
+            );
+            let said = browser.eval("document.getElementById('repeat').innerText");
+            assert_eq!(said, format!("To repeat it: {}", failure.replay.line()));
+            let box_of = browser.eval("document.getElementById('repeat').getBoundingClientRect().toJSON()");
+            let [width, height] = ["width", "height"].map(|name| box_of[name].as_f64().unwrap());
+            assert!(height > 12.0 && height < 40.0 && width <= f64::from(size[0]), "{box_of}");
+        }
+    }
+    browser.open(&format!("file://{}", page.display()), DESKTOP, false, false);
+    fs::write(target("violated-desktop-light.png"), browser.screenshot()).unwrap();
 }
 
 /// The messages, faults and stalls of a page with their causes, by search, keys and pointer

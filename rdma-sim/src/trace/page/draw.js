@@ -56,6 +56,7 @@ function draw() {
   pen.fillStyle = colours.line;
   for (const { time } of marks.marks) pen.fillRect(Math.round(toX(time)), AXIS, 1, height - AXIS);
   faultBands();
+  labels.length = 0;
   const shown = rows.filter((row) => row.kind === 'host' ? row.bottom > chart.scrollTop && visible({ y: row.y, height: row.bottom - row.y }) : visible(row));
   drawn.rows = shown.length;
   for (const row of shown) if (row.kind === 'host') hostRow(row);
@@ -75,7 +76,7 @@ function draw() {
   for (const row of shown) label(row);
   axis(marks);
   drawOverview();
-  Object.assign(document.body.dataset, { drawn: JSON.stringify(drawn), span: view.to - view.from });
+  Object.assign(document.body.dataset, { drawn: JSON.stringify(drawn), labels: JSON.stringify(labels), span: view.to - view.from });
   const fault = hits.find((hit) => hit.kind === KIND.FAULT);
   const box = canvas.getBoundingClientRect();
   // Where the first fault is, for tests.
@@ -235,59 +236,6 @@ function faultsRow(row) {
     hits.push({ kind: one.kind, i: one.i, x: x - 3, y, width: Math.max(width, Math.min(room, 120)) + 6, height: 16 });
     drawn.faults += 1;
   }
-}
-
-const MOST_TEXTS = 4;
-
-/** The text of a mark, with those of the marks behind it in its pixel */
-function markTexts(list, i, next = Infinity) {
-  const first = lowerBound(list.length, (k) => list[k], i);
-  const texts = [];
-  for (let k = first; k < list.length && (k === first || list[k] < next && toX(marks.at[list[k]]) < toX(marks.at[i]) + 3); k += 1) {
-    if (texts.length === MOST_TEXTS) return `${texts.join(', ')}, …`;
-    texts.push(markText(list[k]).text);
-  }
-  return texts.join(', ');
-}
-
-/** What the program states: a tick each, with its text where there is room */
-function marksRow(row) {
-  row.lists.forEach((list, line) => {
-    const y = top(row) + row.top + line * LINE;
-    const shown = [];
-    const at = (i) => marks.at[i];
-    spans(list, at, at, 3, (i, x) => shown.push({ i, x }));
-    // A violation must not hide behind others in its pixel.
-    for (const i of line === row.lists.length - 1 ? row.violations : []) {
-      if (at(i) >= view.from && at(i) <= view.to && !shown.some((one) => one.i === i)) shown.push({ i, x: toX(at(i)) });
-    }
-    shown.sort((a, b) => a.x - b.x);
-    let free = view.gutter;
-    shown.forEach(({ i, x }, position) => {
-      const { look } = markText(i);
-      const next = shown[position + 1];
-      const room = Math.max(0, (next?.x ?? view.width) - x - 6);
-      pen.globalAlpha = isDim(KIND.MARK, i) ? 0.25 : 1;
-      pen.fillStyle = colours.marks[look];
-      if (look === LOOK.HOLDS_NOT) pen.fillRect(x, y + 6, 3, 4);
-      else pen.fillRect(x, y, look === LOOK.VIOLATED ? 5 : 3, 16);
-      const string = markTexts(list, i, next?.i);
-      const colour = look === LOOK.HOLDS_NOT ? colours.muted : colours.text;
-      pen.font = FONT;
-      const width = pen.measureText(string).width;
-      // At the end of the run, where violations are, the text stands before its tick.
-      if (!next && width > room && x - free > room) {
-        const most = Math.min(width, x - free - 12);
-        text(string, x - 6 - most, y + 8.5, colour, most + 1);
-      } else {
-        text(string, x + 8, y + 8.5, colour, room - 4);
-        free = x + 8 + Math.max(0, Math.min(width, room - 4));
-      }
-      pen.globalAlpha = 1;
-      hits.push({ kind: KIND.MARK, i, x: x - 3, y, width: Math.max(9, Math.min(room, 120)), height: 16 });
-      drawn.marks += 1;
-    });
-  });
 }
 
 /** The states of a cable or of a port */
