@@ -66,6 +66,7 @@ impl SimHost {
     /// use rdma_core::Device as _;
     /// use rdma_sim::{Sim, Topology};
     ///
+    /// // Three Macs with three ports each, of which each has a cable to each other one.
     /// Sim::new().topology(Topology::mesh(3, 3)?).run(async |net| {
     ///     let device = net.host("a").open_to("c").expect("a cable leads there");
     ///     assert_eq!(device.name(), "rdma_en3");

@@ -24,6 +24,7 @@ use crate::{Choices, Model, Replay, Scheduler, Seeded, Topology};
 /// use rdma_core::Cause;
 /// use rdma_sim::{Model, Sim, Topology};
 ///
+/// // Three Macs with four ports each, in a ring.
 /// let run = Sim::new()
 ///     .seed(17)
 ///     .topology(Topology::ring(3, 4)?)

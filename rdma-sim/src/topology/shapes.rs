@@ -8,7 +8,7 @@ impl Topology {
         Self::new().host("a", 3).host("b", 3).cable(("a", 0), ("b", 0), LineRate::TB5)
     }
 
-    /// Macs called `a`, `b`, … in a line
+    /// So many Macs in a line, called `a`, `b`, …; `mac` is their model, or how many ports each has
     ///
     /// # Errors
     ///
@@ -17,13 +17,14 @@ impl Topology {
         Self::shaped(Shape::Line, hosts, mac, 1, LineRate::TB5)
     }
 
-    /// Macs called `a`, `b`, …, each joined to each other one
+    /// So many Macs, called `a`, `b`, …, each joined to each other one; `mac` is their model, or how many ports each has
     ///
     /// The ports of each Mac, from `rdma_en2` on, lead to the other Macs in the order in which these were added; further ports are free:
     ///
     /// ```
     /// use rdma_sim::Topology;
     ///
+    /// // Three Macs with three ports each.
     /// let mesh = Topology::mesh(3, 3)?;
     /// let cables: Vec<_> = mesh.links().map(|link| link.ends.map(|end| (end.host, end.device))).collect();
     /// assert_eq!(cables, [
@@ -47,7 +48,16 @@ impl Topology {
         Self::shaped(Shape::Mesh, hosts, mac, 1, LineRate::TB5)
     }
 
-    /// Macs called `a`, `b`, … in a ring
+    /// So many Macs in a ring, called `a`, `b`, …; `mac` is their model, or how many ports each has
+    ///
+    /// ```
+    /// use rdma_sim::Topology;
+    ///
+    /// // Three Macs with four ports each: two have cables, and two are free.
+    /// let ring = Topology::ring(3, 4)?;
+    /// assert_eq!((ring.hosts().len(), ring.hosts()[0].ports().len(), ring.links().len()), (3, 4, 3));
+    /// # Ok::<(), rdma_sim::TopologyError>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -56,7 +66,7 @@ impl Topology {
         Self::shaped(Shape::Ring, hosts, mac, 1, LineRate::TB5)
     }
 
-    /// Macs called `a`, `b`, …, of which `a` is joined to each other one
+    /// So many Macs, called `a`, `b`, …, of which `a` is joined to each other one; `mac` is their model, or how many ports each has
     ///
     /// # Errors
     ///
