@@ -24,7 +24,7 @@ debug_as_display! {
 mod tests {
     use std::fmt::{Debug, Display};
 
-    use crate::{FaultPlan, Model, Replay, Scheduler, Topology};
+    use crate::{FaultPlan, Replay, Scheduler, Topology};
 
     /// Regression: a test that returned the error of a line printed `Version { theirs: "1" }`.
     #[test]
@@ -39,6 +39,5 @@ mod tests {
         check("at 5ms a:rdma_en2 explode".parse::<FaultPlan>().map_err(|error| error.reason));
         check("lifo".parse::<Scheduler>());
         check(Topology::ring(2, 4));
-        check(Model::find("tb6"));
     }
 }
