@@ -141,12 +141,12 @@ impl DeviceCalls {
         }));
     }
 
-    /// Runs `f`; the outcome. Drops `kept` when that is known, also if this future is dropped before
+    /// Runs `f`; returns its outcome. The call drops `guard` when `f` has returned or is reported, also if this future is dropped before
     pub(crate) async fn run<T: Send + 'static>(
         self: &Arc<Self>,
         call: DeviceCall,
         f: impl FnOnce() -> T + Send + 'static,
-        kept: impl Send + 'static,
+        guard: impl Send + 'static,
     ) -> Result<T, BlockedCall> {
         let outcome = Arc::new(Mutex::new((None, None::<Waker>)));
         let place = Arc::clone(&outcome);
@@ -155,7 +155,7 @@ impl DeviceCalls {
             locked.0 = Some(result);
             let waker = locked.1.take();
             drop(locked);
-            drop((place, kept));
+            drop((place, guard));
             waker.into_iter().for_each(Waker::wake);
         });
         poll_fn(|cx| {

@@ -243,7 +243,7 @@ impl Engine {
         }
     }
 
-    /// Runs what is due before a verb that neither posts nor polls; the progress thread sleeps on
+    /// Runs what is due before a verb that neither posts nor polls; the progress thread sleeps on, unless an event is due before it wakes
     pub(crate) fn catch_up(&self) {
         self.leave(self.advanced(false));
     }

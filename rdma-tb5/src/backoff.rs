@@ -143,7 +143,7 @@ impl Backoff {
             cx.waker().wake_by_ref();
             return false;
         }
-        // A post may reset the number meanwhile. No run of naps is long enough to overflow it.
+        // A post may reset the number meanwhile. No run of naps is long enough to overflow `idle`.
         self.idle.fetch_add(1, Ordering::Relaxed);
         let sleeps = self.wake_after(self.next_nap(), cx.waker());
         if !sleeps {
@@ -155,18 +155,18 @@ impl Backoff {
 
     /// How long the task sleeps
     pub(crate) fn next_nap(&self) -> Duration {
-        let naps = self.naps.load(Ordering::Relaxed);
-        let nap = self.policy.nap_after(naps);
+        let nap = self.policy.nap_after(self.naps.load(Ordering::Relaxed));
         if nap < self.policy.longest_nap {
-            self.naps.store(naps + 1, Ordering::Relaxed);
+            self.naps.fetch_add(1, Ordering::Relaxed);
         }
         nap
     }
 
     /// Spins for a short time, because the task has slept; returns for how many polls
     fn spin_after_nap(&self) -> u32 {
-        let naps = self.naps.load(Ordering::Relaxed);
-        self.naps.store(naps.saturating_sub(TWO_STEPS_BACK), Ordering::Relaxed);
+        let back = |naps: u32| Some(naps.saturating_sub(TWO_STEPS_BACK));
+        // It never refuses.
+        let _ = self.naps.fetch_update(Ordering::Relaxed, Ordering::Relaxed, back);
         let spins = (self.policy.spins / AFTER_NAP).max(1).min(self.policy.spins);
         self.spins.store(spins, Ordering::Relaxed);
         spins

@@ -103,9 +103,10 @@ unsafe impl Device for VerbsDevice {
         Ok(PortStatus::new(PortState::Active, lanes * megabits * 1_000_000))
     }
 
-    /// A thread queries the port every 4 ms from now on
+    /// A thread queries the port every 4 ms from now on, until the device is closed: 250 system calls a second on Apple's device
     fn watch_port(&self, waker: Waker) -> bool {
-        self.shared.port_monitor.watch(&self.name, &self.shared.context, waker)
+        let calls = || self.shared.call_watch.queue(Verb::QueryPort);
+        self.shared.port_monitor.watch(&self.name, &self.shared.context, calls, waker)
     }
 
     fn blocked(&self) -> Option<Verb> {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
+use crate::call_watch::CallCounter;
 use crate::context::OpenContext;
 
 /// The time between two queries: a cable that is pulled is noticed within 5 ms
@@ -33,14 +34,22 @@ impl PortMonitor {
     }
 
     /// Wakes `waker`, instead of that of the call before, when the port of `context`, which was up, has changed; false without a thread for it
-    pub(crate) fn watch(&self, device: &str, context: &Arc<OpenContext>, waker: Waker) -> bool {
+    ///
+    /// A query that does not return is reported by the watch that `calls` comes from.
+    pub(crate) fn watch(
+        &self,
+        device: &str,
+        context: &Arc<OpenContext>,
+        calls: impl FnOnce() -> Arc<CallCounter>,
+        waker: Waker,
+    ) -> bool {
         let mut state = self.0.lock();
         let is_first = state.waker.is_none();
         let before = state.waker.replace(waker);
         if is_first {
-            let (shared, context) = (Arc::clone(&self.0), Arc::downgrade(context));
+            let (shared, context, calls) = (Arc::clone(&self.0), Arc::downgrade(context), calls());
             let thread = std::thread::Builder::new().name(format!("port of {device}"));
-            if let Err(error) = thread.spawn(move || shared.run(&context)) {
+            if let Err(error) = thread.spawn(move || shared.run(&context, &calls)) {
                 tracing::warn!(%device, %error, "the port is not watched: the system gives no thread");
                 let unused = state.waker.take();
                 drop(state);
@@ -71,14 +80,19 @@ impl Shared {
     }
 
     /// Queries the port again and again; under the lock, so that the context is closed by its owner, and after the query
-    fn run(&self, context: &Weak<OpenContext>) {
+    fn run(&self, context: &Weak<OpenContext>, calls: &CallCounter) {
         let mut state = self.lock();
         let mut was_up = Some(true);
         loop {
             let waited = self.changed.wait_timeout(state, INTERVAL);
             (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-            let context = context.upgrade().filter(|_| !state.is_over);
-            let Some(is_up) = context.map(|context| context.is_up().ok()) else { return };
+            if state.is_over {
+                return;
+            }
+            let Some(context) = context.upgrade() else { return };
+            let call = calls.enter();
+            let is_up = context.is_up().ok();
+            drop((call, context));
             if is_up != was_up {
                 was_up = is_up;
                 let waker = state.waker.clone();

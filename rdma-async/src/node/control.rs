@@ -57,7 +57,6 @@ enum PathState<D: Device> {
 
 pub(super) struct Control<D: Device> {
     node: Arc<NodeInner<D>>,
-    attempt: Arc<Attempt<D>>,
     peering: Arc<PeeringShared<D>>,
     stream: ControlStream,
     side: Side,
@@ -85,6 +84,8 @@ pub(super) struct Control<D: Device> {
     port_at: Time,
     /// When this side sends `Alive`, if it sends nothing else on the stream before.
     alive_at: Time,
+    // Dropped last: what is dropped before keeps it alive as long as a device has something.
+    attempt: Arc<Attempt<D>>,
 }
 
 enum Input<D: Device> {
@@ -363,7 +364,8 @@ impl<D: Device> Control<D> {
         }
         let has_changed = looks && std::mem::take(&mut self.has_changed);
         if looks {
-            self.query_ports();
+            // A query that is under way may have its answer from before the change.
+            self.has_changed = !self.query_ports() && has_changed;
         }
         if self.stream.is_open() && now >= self.alive_at {
             self.send_on_stream(ControlMessage::Alive);

@@ -236,7 +236,9 @@ impl<D: Device> Node<D> {
 
     /// Waits until the node has no peer, and connects to none
     ///
-    /// A peer counts until all sessions with it are over, and their handles and [`closed`](Session::closed) futures are dropped.
+    /// A peer counts until all sessions with it are over, and their handles and [`closed`](Session::closed) futures are dropped; then, and if an
+    /// attempt to connect has failed, until the devices have given up what they had for it, or are reported because they do not return
+    /// within [`device_timeout`](NodeOptions::device_timeout).
     ///
     /// # Cancel safety
     ///

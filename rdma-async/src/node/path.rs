@@ -33,17 +33,16 @@ impl<D: Device> PreparedPath<D> {
         epoch: u16,
         bulk_fragment: u32,
     ) -> Result<Self, ConnectError> {
-        let try_new = || Self::try_new(node, path, port, epoch, bulk_fragment);
-        let made = match try_new() {
+        let try_new = || Self::try_new((node, attempt), path, port, epoch, bulk_fragment);
+        match try_new() {
             // A device may have vanished while there was no peer.
             Err(error) if node.ports[port].forget_if_gone(&error) => try_new(),
             made => made,
-        };
-        made.map(|made| made.of_attempt(attempt))
+        }
     }
 
     fn try_new(
-        node: &NodeInner<D>,
+        (node, attempt): (&NodeInner<D>, &Weak<Attempt<D>>),
         path: PathId,
         index: usize,
         epoch: u16,
@@ -70,7 +69,7 @@ impl<D: Device> PreparedPath<D> {
         // Each part of a long message, and the trailer behind it.
         let part = bulk_fragment / FRAME as u32 + 1;
         let key = node.next_key();
-        let lanes = Lanes::new(
+        let mut lanes = Lanes::new(
             port.cq(),
             key,
             &qp(2 * WINDOW),
@@ -80,6 +79,7 @@ impl<D: Device> PreparedPath<D> {
             staging,
             Arc::clone(&port) as _,
         )?;
+        lanes.attempt = Weak::clone(attempt) as _;
         let [eager, bulk] = lanes.capacities();
         // What a device reports may be more than it takes.
         let depth = node.ports[index].depth();
@@ -100,18 +100,6 @@ impl<D: Device> PreparedPath<D> {
         Ok(Self { lanes, port: index, end: PathEnd { path, epoch, window, rate, eager, bulk }, bulk_slots })
     }
 
-    /// The attempt lasts as long as the device has something of the path, unless that was reported
-    fn of_attempt(mut self, attempt: &Weak<Attempt<D>>) -> Self {
-        self.lanes.attempt = attempt.upgrade().map(|attempt| attempt as _);
-        self
-    }
-
-    /// Before a call that may never return
-    pub(super) fn without_attempt(mut self) -> Self {
-        self.lanes.attempt = None;
-        self
-    }
-
     /// This side's end, for the peer
     pub(super) fn end(&self) -> PathEnd {
         self.end
@@ -124,7 +112,6 @@ impl<D: Device> PreparedPath<D> {
     /// Connects the queue pairs to those of the peer; may block
     pub(super) fn connect(
         self,
-        attempt: &Weak<Attempt<D>>,
         theirs: &PathEnd,
         peer_timeout: Duration,
         trial: Option<Trial>,
@@ -136,7 +123,7 @@ impl<D: Device> PreparedPath<D> {
             trial.count();
         }
         match self.lanes.connect(&[theirs.eager, theirs.bulk]) {
-            Ok(()) => Ok(self.of_attempt(attempt)),
+            Ok(()) => Ok(self),
             Err(error) if error.cause == Cause::Busy => {
                 Err(ConnectError::PortBusy { port: self.lanes.device().name().to_owned(), error })
             }

@@ -153,10 +153,13 @@ impl<D: Device> Port<D> {
         let (calls, depth) = (Arc::clone(&self.calls), AtomicU32::new(u32::MAX));
         let opened = Arc::new(OpenPort { opened: Some((cq, device)), calls, depth, is_watched });
         // Another task may have opened the device meanwhile: all paths share one queue, which the reactor polls.
-        let current = Arc::clone(self.current.lock().get_or_insert_with(|| Arc::clone(&opened)));
-        self.changes.fetch_add(1, Ordering::Release);
-        self.was_active.store(true, Ordering::Relaxed);
-        Ok(current)
+        let mut current = self.current.lock();
+        if current.is_none() {
+            // Before a query can find out that it is not.
+            self.was_active.store(true, Ordering::Relaxed);
+            self.changes.fetch_add(1, Ordering::Release);
+        }
+        Ok(Arc::clone(current.get_or_insert(opened)))
     }
 
     /// Lets go of a device after `error`, if only a new handle can help; returns whether it has

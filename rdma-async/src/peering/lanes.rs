@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rdma_core::session::{BulkTrailer, MAX_SLOTS};
 use rdma_core::{
@@ -32,8 +32,8 @@ pub(crate) struct Lanes<D: Device> {
     /// `None` once the path has ended.
     hardware: Option<Hardware<D>>,
     calls: Arc<DeviceCalls>,
-    /// Dropped when the device has given up all of the path.
-    pub(crate) attempt: Option<Arc<dyn Send + Sync>>,
+    /// Kept alive until the device has given up all of the path.
+    pub(crate) attempt: Weak<dyn Send + Sync>,
     eager_sends: PostQueue,
     eager_receives: PostQueue,
     bulk_sends_posted: PostQueue,
@@ -133,7 +133,7 @@ impl<D: Device> Lanes<D> {
             key,
             hardware: Some(hardware),
             calls,
-            attempt: None,
+            attempt: Weak::<()>::new(),
             eager_sends: PostQueue::default(),
             eager_receives: PostQueue::default(),
             bulk_sends_posted: PostQueue::default(),
@@ -475,7 +475,9 @@ impl<D: Device> Drop for Lanes<D> {
     fn drop(&mut self) {
         let Some(hardware) = self.hardware.take() else { return };
         let (leases, calls) = (ManuallyDrop::new(self.take_leases()), Arc::clone(&self.calls));
-        let (hardware, attempt) = (ManuallyDrop::new(hardware), self.attempt.take());
+        let (hardware, attempt) = (ManuallyDrop::new(hardware), self.attempt.upgrade());
+        // A node counts as idle after that.
+        drop(self.staging.take());
         self.calls.start(
             DeviceCall::Stop,
             move || {

@@ -141,9 +141,9 @@ impl<D: Device> State<D> {
 
     /// Ends a path that has failed; the device gives up what it has for it afterwards, without the lock
     pub(super) fn stop_path(&mut self, path: PathId, reason: PathLoss, was_proven: bool) {
-        let Some(mut lanes) = self.lanes.get_mut(path.0 as usize).and_then(Option::take) else { return };
+        let Some(lanes) = self.lanes.get_mut(path.0 as usize).and_then(Option::take) else { return };
         let (key, epoch) = (lanes.key(), self.epochs[path.0 as usize]);
-        let (payload, calls, attempt) = (lanes.payload, Arc::clone(lanes.calls()), lanes.attempt.take());
+        let (payload, calls, attempt) = (lanes.payload, Arc::clone(lanes.calls()), lanes.attempt.upgrade());
         let (hardware, posted) = lanes.stop();
         self.lost_paths.push(LostPath { path, epoch, key, reason, was_proven });
         let Some(hardware) = hardware else { return };

@@ -98,7 +98,7 @@ pub struct CheckFailure {
     /// Whether it is the plain run, which comes first: without random faults, in the plain order, and each `Net::pick` is 0
     pub is_plain: bool,
     /// Whether the run has called [`Net::pick`](crate::Net::pick)
-    pub has_picked: bool,
+    pub(super) has_picked: bool,
     /// How many runs it took, this one and the plain one included
     pub tried: u64,
     /// Whether the run failed in the same way when it was repeated; a test that is not deterministic has no smaller run

@@ -38,7 +38,10 @@ impl Page<'_> {
         let file = std::path::absolute(&file).unwrap_or(file);
         let shown = file.display();
         let page = history.to_html_of_run(&title, &self.line, outcome.is_ok());
+        // Such as /dev/stdout.
+        let is_special = file.metadata().is_ok_and(|found| !found.is_file());
         let written = match outcome.is_err() || self.is_asked_for {
+            _ if is_special => fs::write(&file, &page),
             true => replace(&file, &page),
             false => fs::File::create_new(&file).and_then(|mut file| file.write_all(page.as_bytes())),
         };
@@ -54,10 +57,6 @@ impl Page<'_> {
 
 /// Writes a file under another name first: the page of a test that passes meanwhile does not get into it
 fn replace(file: &Path, page: &str) -> io::Result<()> {
-    if file.metadata().is_ok_and(|found| !found.is_file()) {
-        // Such as /dev/stdout.
-        return fs::write(file, page);
-    }
     let mut other = file.as_os_str().to_owned();
     other.push(format!(".{}-{:?}", std::process::id(), std::thread::current().id()));
     let renamed = fs::write(&other, page).and_then(|()| fs::rename(&other, file));

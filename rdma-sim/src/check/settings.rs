@@ -216,8 +216,8 @@ impl Check {
     /// Begins every second run where one before has reached something new, rather than anew
     ///
     /// New are: states ([`state!`](rdma_core::state!)) and statements that hold, one of them after another one, states of the protocol,
-    /// behaviour of the device, how often each was seen, and orders of tasks. A variation of a run has the same choices and faults up to there and others behind it; what
-    /// few runs have reached is varied more often. So a bug that needs several rare states, one after another, is found one state after
+    /// behaviour of the device, how often each was seen, and orders of tasks. A variation of a run has the same choices and faults up to there and
+    /// others behind it; what few runs have reached is varied more often. So a bug that needs several rare states, one after another, is found one state after
     /// another, where chance would have to find all at once. The other half of the runs are those of a check that is not guided, which
     /// therefore needs at least half as many.
     pub fn guided(self) -> Self {
@@ -227,8 +227,8 @@ impl Check {
     /// Tries all orders of tasks and events that are due at one instant, and all numbers that the test draws, rather than some by seed
     ///
     /// For small programs: the number of orders grows with the factorial of that of the steps at one instant. Nothing is late, frames have no
-    /// jitter, processors take no time, verbs take what faults say, and the faults are those of the [plan](Self::faults). Steps of tasks and devices of different hosts count as independent, so
-    /// that only one order of them is tried: **tasks of different hosts must share nothing but the fabric**, tasks outside of hosts, such as
+    /// jitter, processors take no time, verbs take what faults say, and the faults are those of the [plan](Self::faults). Steps of tasks and
+    /// devices of different hosts count as independent, so that only one order of them is tried: **tasks of different hosts must share nothing but the fabric**, tasks outside of hosts, such as
     /// the test itself, may. A run that uses TCP counts no steps of tasks as independent. [`Report::orders`](super::Report::orders) says how many there are, and whether [`runs`](Self::runs) sufficed for them.
     pub fn exhaustive(self) -> Self {
         Self { is_exhaustive: true, ..self }
@@ -253,8 +253,8 @@ impl Check {
     /// If `path` is a directory, or ends with a slash, the page has the name of the test in it. The environment variable
     /// `RDMA_SIM_PAGE` does the same. The file can be opened in any browser, and has the line that repeats its run.
     ///
-    /// The page of a run that passes is written only if there is no such file, or if `RDMA_SIM_REPLAY` has a line that names this test; so
-    /// the page of a failure stays, also when tests run side by side.
+    /// The page of a run that passes is written only if there is no such file, or if `RDMA_SIM_REPLAY` has a line that names this test and
+    /// the check has no [`replay`](Self::replay) of its own; so the page of a failure stays, also when tests run side by side.
     pub fn page(self, path: impl Into<PathBuf>) -> Self {
         Self { page: Some(path.into()), ..self }
     }

@@ -66,9 +66,17 @@ impl Watched<'_> {
     }
 
     fn print(&self, elapsed: Duration) {
+        let text = self.text(elapsed);
+        // Around the capture of test output: it must appear while the check goes on.
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
+
+    /// How far the check is
+    fn text(&self, elapsed: Duration) -> String {
         let Self { test, runs, .. } = self;
         let done = self.done.load(Ordering::Relaxed);
-        let text = match self.shrinking.load(Ordering::Relaxed) {
+        match self.shrinking.load(Ordering::Relaxed) {
+            0 if done == 0 => format!("{test}: the first of {runs} runs has not ended"),
             0 => {
                 let rate = done as f64 / elapsed.as_secs_f64();
                 let left = time_left(runs - done.min(*runs), rate);
@@ -77,9 +85,7 @@ impl Watched<'_> {
             tried => format!(
                 "{test}: a run has failed, and is made smaller: {tried} of at most {BUDGET} smaller runs tried"
             ),
-        };
-        // Around the capture of test output: it must appear while the check goes on.
-        let _ = writeln!(std::io::stderr(), "{text}");
+        }
     }
 
     /// A thread of the check cannot be ended; its process can
@@ -108,68 +114,58 @@ fn time_left(runs: u64, rate: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroUsize;
-
     use super::*;
     use crate::{Check, check};
 
-    /// A check that prints how far it is without end, where other checks wait for ten seconds
-    fn talkative(runs: u64) -> Check {
-        Check {
-            progress_interval: Duration::from_millis(100),
-            ..Check::new().runs(runs).threads(NonZeroUsize::MIN)
-        }
+    /// How far a check of 100 runs is after two seconds
+    #[expect(clippy::disallowed_methods, reason = "when the check began is not looked at")]
+    fn text(done: u64, shrinking: u64) -> String {
+        let [done, shrinking] = [done, shrinking].map(AtomicU64::new);
+        let watched = Watched {
+            test: "elects",
+            runs: 100,
+            done: &done,
+            workers: &[],
+            shrinking: &shrinking,
+            patience: Duration::MAX,
+            interval: Duration::MAX,
+            is_over: &AtomicBool::new(false),
+            start: Instant::now(),
+        };
+        watched.text(Duration::from_secs(2))
+    }
+
+    /// Regressions: the line of a check that makes a failure smaller said how many of the runs were done, again and again the same number; a
+    /// check of which no run had ended would take 33 minutes.
+    #[test]
+    fn a_long_check_says_how_far_it_is() {
+        assert_eq!(text(0, 0), "elects: the first of 100 runs has not ended");
+        assert_eq!(text(20, 0), "elects: 20 of 100 runs, 10 a second, about 8 s left");
+        let smaller = "elects: a run has failed, and is made smaller: 7 of at most 300 smaller runs tried";
+        assert_eq!(text(20, 7), smaller);
     }
 
     #[test]
     #[ignore = "another test reads its output"]
     fn takes_a_while() {
-        check(talkative(100), async |_| std::thread::sleep(Duration::from_millis(4)));
-    }
-
-    #[test]
-    #[ignore = "another test reads its output"]
-    fn takes_a_while_to_shrink() {
-        let plan = ["at 1ms a:rdma_en2 slow 50%"; 64].join("; ").parse().expect("these are faults");
-        check(talkative(1).faults(plan), async |net| {
-            std::thread::sleep(Duration::from_millis(4));
-            assert_eq!(net.faults().0.len(), 64, "not all faults are injected");
-            panic!("all of them are needed");
+        let progress_interval = Duration::from_millis(50);
+        check(Check { progress_interval, ..Check::new().runs(1) }, async |_| {
+            std::thread::sleep(Duration::from_secs(1));
         });
-    }
-
-    /// What the test `name` of this binary prints as a process of its own
-    fn printed(name: &str) -> String {
-        let program = std::env::current_exe().expect("a test has a file");
-        let name = format!("check::watch::tests::{name}");
-        let output = std::process::Command::new(program).args([&name, "--exact", "--ignored"]).output();
-        String::from_utf8(output.expect("it starts").stderr).expect("it prints text")
     }
 
     /// Catches a check that is silent until it ends, and lines that `cargo test` keeps back.
     #[test]
-    fn a_long_check_prints_how_far_it_is() {
-        let text = printed("takes_a_while");
-        let line = text.lines().next().unwrap_or_default();
-        let words = line.strip_prefix("check::watch::tests::takes_a_while: ").expect(&text);
-        let words: Vec<_> = words.split(' ').collect();
-        let [done, "of", "100", "runs,", rate, "a", "second,", .., "left"] = words[..] else {
-            panic!("{text}")
-        };
-        let [done, rate] = [done, rate].map(|number| number.parse::<u64>().expect(&text));
-        assert!((1..100).contains(&done) && (1..=250).contains(&rate), "{text}");
-    }
-
-    /// Regression: the line said how many of the runs were done, again and again the same number.
-    #[test]
-    fn a_check_that_makes_a_failure_smaller_says_so() {
-        let text = printed("takes_a_while_to_shrink");
-        let line = text.lines().next().unwrap_or_default();
-        let (start, rest) = line.split_once(": a run has failed, and is made smaller: ").expect(&text);
-        assert_eq!(start, "check::watch::tests::takes_a_while_to_shrink");
-        let (tried, rest) = rest.split_once(' ').expect(&text);
-        assert_eq!(rest, "of at most 300 smaller runs tried");
-        assert!((1..=300).contains(&tried.parse::<u32>().expect(&text)), "{text}");
+    fn a_long_check_prints_while_it_runs() {
+        let program = std::env::current_exe().expect("a test has a file");
+        let mut command = std::process::Command::new(program);
+        command.args(["check::watch::tests::takes_a_while", "--exact", "--ignored"]);
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RDMA_SIM_")) {
+            command.env_remove(name);
+        }
+        let printed = String::from_utf8(command.output().expect("it starts").stderr).expect("it prints text");
+        let line = "check::watch::tests::takes_a_while: the first of 1 runs has not ended";
+        assert_eq!(printed.lines().next(), Some(line), "{printed}");
     }
 
     /// Regression: the line said "about 107.857 s left" and "about 0 ns left".

@@ -38,7 +38,9 @@ impl FaultPlan {
                     && begun.target == fault.target
                     && begun.kind.end().as_ref() == Some(&fault.kind)
             };
-            match groups.iter_mut().find(ends) {
+            // One that waits for frames may begin later than the end.
+            let waits = |group: &&mut Vec<usize>| matches!(self.0[group[0]].trigger, Trigger::AfterFrames(_));
+            match groups.iter_mut().filter(ends).min_by_key(waits) {
                 Some(group) => group.push(position),
                 None => groups.push(vec![position]),
             }
@@ -72,5 +74,10 @@ mod tests {
                     at 5ms b:rdma_en2 replug; at 6ms a wake; at 7ms b:rdma_en2 slow 100%";
         let plan: FaultPlan = text.parse().unwrap();
         assert_eq!(plan.groups(), [vec![0, 2], vec![1, 4], vec![3, 6], vec![5]]);
+        // Regression: the end was that of the fault which waits for frames.
+        let plan: FaultPlan = "after 5 frames a kill; at 5ms a kill; at 8ms a restart".parse().unwrap();
+        assert_eq!(plan.groups(), [vec![0], vec![1, 2]]);
+        let plan: FaultPlan = "after 5 frames a kill; at 8ms a restart".parse().unwrap();
+        assert_eq!(plan.groups(), [vec![0, 1]]);
     }
 }

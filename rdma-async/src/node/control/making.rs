@@ -14,7 +14,7 @@ use crate::node::pairing::RETRY_INTERVAL;
 use crate::node::path::PreparedPath;
 use crate::node::port::Port;
 
-/// Runs `make` where it may block; the attempt lasts until it has returned, or is reported
+/// Runs `make` where it may block; the attempt lasts until the call has returned, or is reported as blocked
 fn make<D: Device>(
     attempt: &Arc<Attempt<D>>,
     port: usize,
@@ -76,9 +76,9 @@ impl<D: Device> Control<D> {
         let offered = std::mem::replace(&mut self.paths[index], connecting);
         let PathState::Offered { prepared, .. } = offered else { return Ok(()) };
         self.pairings[index].on_answer(port);
-        let (peer_timeout, own, prepared) = (self.peer_timeout, index, prepared.without_attempt());
-        self.making[index] = Some(make(&self.attempt, own, DeviceCall::Connect, move |attempt, _| {
-            prepared.connect(attempt, &theirs, peer_timeout, None)
+        let (peer_timeout, own) = (self.peer_timeout, index);
+        self.making[index] = Some(make(&self.attempt, own, DeviceCall::Connect, move |_, _| {
+            prepared.connect(&theirs, peer_timeout, None)
         }));
         Ok(())
     }
@@ -122,8 +122,8 @@ impl<D: Device> Control<D> {
             if node.open_port(port)?.device().caps().transport != transport {
                 return Err(none);
             }
-            let prepared = PreparedPath::new((node, attempt), path, port, epoch, fragment)?.without_attempt();
-            let made = prepared.connect(attempt, &theirs, peer_timeout, trial);
+            let prepared = PreparedPath::new((node, attempt), path, port, epoch, fragment)?;
+            let made = prepared.connect(&theirs, peer_timeout, trial);
             note_attempt(&node.ports[port], offer.link, made.as_ref().err());
             made
         }));
@@ -327,7 +327,8 @@ impl<D: Device> Control<D> {
     // ─── Ports ───
 
     /// Asks the ports of all paths whether they are active
-    pub(super) fn query_ports(&mut self) {
+    pub(super) fn query_ports(&mut self) -> bool {
+        let mut are_all_asked = true;
         for index in 0..self.paths.len() {
             let port = match &self.paths[index] {
                 PathState::Up { port, .. } => *port,
@@ -337,6 +338,7 @@ impl<D: Device> Control<D> {
             };
             let found = &self.node.ports[port];
             if self.queries[port].is_some() || found.current().is_none() || found.blocked().is_some() {
+                are_all_asked &= found.current().is_none();
                 continue;
             }
             let (calls, node) = (Arc::clone(&found.calls), Arc::clone(&self.node));
@@ -345,6 +347,7 @@ impl<D: Device> Control<D> {
             };
             self.queries[port] = Some(Box::pin(is_active));
         }
+        are_all_asked
     }
 
     pub(super) fn poll_queried(&mut self, cx: &mut Context<'_>) -> Poll<(usize, Option<bool>)> {
