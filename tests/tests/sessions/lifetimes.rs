@@ -9,7 +9,7 @@ use std::time::Duration;
 use rdma_async::Session;
 use rdma_async::time::timeout;
 use rdma_core::{Device, Teardown, Time};
-use rdma_sim::{Check, FaultKind, Model, Net, RandomFaults, check};
+use rdma_sim::{Check, Fault, FaultKind, Model, Net, RandomFaults, check};
 use rdma_tests::{Hooks, connect, hooked_node, message, node, options};
 
 use super::chaos::{SURVIVED, scale};
@@ -126,8 +126,10 @@ async fn fails_to_connect(net: Net) {
 #[test]
 fn a_node_is_idle_when_its_devices_have_given_up_all_attempts() {
     for model in [Model::tb5(), Model::tb5_strict(), Model::roce()] {
-        let faults = RandomFaults::up_to(3)
-            .kinds([FaultKind::Unplug, FaultKind::Flap { down: Duration::from_micros(300) }]);
+        let slow = |verb| format!("at 0s a:rdma_en2 slow-verb {verb}=3ms").parse::<Fault>().unwrap().kind;
+        let flap = FaultKind::Flap { down: Duration::from_micros(300) };
+        let kinds = [FaultKind::Unplug, flap, slow("create_qp"), slow("modify_qp"), slow("destroy_qp")];
+        let faults = RandomFaults::up_to(3).kinds(kinds);
         check(Check::new().model(model).random_faults(faults).runs(150), fails_to_connect);
     }
 }
