@@ -4,7 +4,6 @@
 use std::ffi::c_int;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rdma_core::{Error, Gid, Verb};
 use rdma_verbs_abi::{Context, Device, DeviceAttr, PortAttr, RawGid, constants};
@@ -17,7 +16,7 @@ pub(crate) struct OpenContext {
     pub(crate) provider: Arc<Provider>,
     context: NonNull<Context>,
     /// Whether it stays open for good.
-    is_kept: AtomicBool,
+    is_kept: bool,
 }
 
 // SAFETY: the verbs of a context may be called from any thread, and from several at once.
@@ -39,16 +38,14 @@ impl OpenContext {
         // SAFETY: the caller's.
         let context = unsafe { (provider.ibv_open_device)(device) };
         match NonNull::new(context) {
-            Some(context) => {
-                Ok(Self { provider: Arc::clone(provider), context, is_kept: AtomicBool::new(false) })
-            }
+            Some(context) => Ok(Self { provider: Arc::clone(provider), context, is_kept: false }),
             None => Err(Error::new(Verb::OpenDevice, errno::cause(errno::last()))),
         }
     }
 
     /// Keeps the context open when this is dropped
-    pub(crate) fn keep(&self) {
-        self.is_kept.store(true, Ordering::Relaxed);
+    pub(crate) fn keep(&mut self) {
+        self.is_kept = true;
     }
 
     pub(crate) fn as_ptr(&self) -> *mut Context {
@@ -94,7 +91,7 @@ impl OpenContext {
 
 impl Drop for OpenContext {
     fn drop(&mut self) {
-        if *self.is_kept.get_mut() {
+        if self.is_kept {
             return;
         }
         // SAFETY: the objects of the context keep it, and are gone; it is closed once.

@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::ptr::NonNull;
-use std::task::Waker;
 
 use rdma_core::{Access, Caps, Cause, Device, Error, Gid, PortState, PortStatus, Verb};
 use rdma_verbs_abi::{constants, lanes, megabits_per_lane};
@@ -101,12 +100,6 @@ unsafe impl Device for VerbsDevice {
         let lanes = u64::from(lanes(port.active_width).unwrap_or(1));
         let megabits = u64::from(megabits_per_lane(port.active_speed).unwrap_or(0));
         Ok(PortStatus::new(PortState::Active, lanes * megabits * 1_000_000))
-    }
-
-    /// A thread queries the port every 4 ms from now on, until the device is closed: 250 system calls a second on Apple's device
-    fn watch_port(&self, waker: Waker) -> bool {
-        let calls = || self.shared.call_watch.queue(Verb::QueryPort);
-        self.shared.port_monitor.watch(&self.name, &self.shared.context, calls, waker)
     }
 
     fn blocked(&self) -> Option<Verb> {

@@ -32,7 +32,6 @@ mod memory_region;
 mod open_error;
 mod options;
 mod polled_cq;
-mod port_monitor;
 mod port_watch;
 mod posted_frames;
 mod provider;

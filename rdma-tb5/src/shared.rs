@@ -2,7 +2,6 @@
 #![allow(unsafe_code, reason = "calls the functions of the provider")]
 
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use rdma_core::{Caps, Cause, Error, Gid, Resource, Verb};
 use rdma_verbs_abi::{Pd, PollCq, PortAttr, PostRecv, PostSend, constants};
@@ -13,7 +12,6 @@ use crate::context::OpenContext;
 use crate::errno;
 use crate::open_error::OpenError;
 use crate::options::OpenOptions;
-use crate::port_monitor::PortMonitor;
 use crate::port_watch::PortWatch;
 
 /// An open device with its protection domain; closed when the last object of the device is gone
@@ -23,7 +21,6 @@ pub(crate) struct DeviceShared {
     pub(crate) poll_cq: PollCq,
     pub(crate) port_watch: PortWatch,
     pub(crate) call_watch: CallWatch,
-    pub(crate) port_monitor: PortMonitor,
     pub(crate) pd: NonNull<Pd>,
     pub(crate) is_apple: bool,
     pub(crate) caps: Caps,
@@ -32,8 +29,8 @@ pub(crate) struct DeviceShared {
     gids: Vec<Gid>,
     /// Of a device for experiments; destroyed before the context is closed.
     pub(crate) channel: Option<Channel>,
-    /// Closed after the protection domain is deallocated; owned here alone, but for a query of the monitor.
-    pub(crate) context: Arc<OpenContext>,
+    /// Closed after the protection domain is deallocated.
+    pub(crate) context: OpenContext,
 }
 
 // SAFETY: verbs may be called on a protection domain from any thread, and from several at once.
@@ -75,14 +72,13 @@ impl DeviceShared {
             poll_cq,
             port_watch,
             call_watch,
-            port_monitor: PortMonitor::new(),
             pd,
             is_apple,
             caps,
             options,
             gids,
             channel,
-            context: Arc::new(context),
+            context,
         })
     }
 
@@ -136,7 +132,6 @@ fn query_caps(context: &OpenContext, port: &PortAttr, is_apple: bool) -> Caps {
 
 impl Drop for DeviceShared {
     fn drop(&mut self) {
-        self.port_monitor.stop();
         // After a link was lost, `ibv_dealloc_pd` of Apple's provider has been reported to deadlock in the kernel with the end of the
         // device, unkillable until the machine restarts.
         if self.is_apple && self.has_lost_link() {

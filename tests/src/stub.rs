@@ -35,8 +35,6 @@ pub static OPEN_DEVICE_ERRNO: AtomicI32 = AtomicI32::new(0);
 pub static REG_MR_ERRNO: AtomicI32 = AtomicI32::new(0);
 /// Protection domains that exist
 pub static PROTECTION_DOMAINS: AtomicU32 = AtomicU32::new(0);
-/// Contexts that are open
-pub static CONTEXTS: AtomicU32 = AtomicU32::new(0);
 /// Queue pairs that exist
 pub static QUEUE_PAIRS: AtomicU32 = AtomicU32::new(0);
 /// The most queue pairs that may exist
@@ -60,7 +58,7 @@ pub fn provider() -> Arc<Provider> {
             "ibv_free_device_list" => free_device_list as *const c_void,
             "ibv_get_device_name" => get_device_name as *const c_void,
             "ibv_open_device" => open_device as *const c_void,
-            "ibv_close_device" => close_device as *const c_void,
+            "ibv_close_device" => free::<Context> as *const c_void,
             "ibv_query_port" => query_port as *const c_void,
             "ibv_query_gid" => query_gid as *const c_void,
             "ibv_alloc_pd" => alloc_pd as *const c_void,
@@ -123,7 +121,6 @@ unsafe extern "C" fn open_device(_: *mut Device) -> *mut Context {
     if errno != 0 {
         return refuse(errno);
     }
-    CONTEXTS.fetch_add(1, Ordering::Relaxed);
     let mut context = zeroed::<Context>();
     context.ops.post_send = Some(post_send);
     context.ops.post_recv = Some(post_recv);
@@ -151,12 +148,6 @@ unsafe extern "C" fn query_gid(_: *mut Context, _: u8, _: c_int, gid: *mut RawGi
 unsafe extern "C" fn alloc_pd(_: *mut Context) -> *mut Pd {
     PROTECTION_DOMAINS.fetch_add(1, Ordering::Relaxed);
     Box::into_raw(zeroed())
-}
-
-unsafe extern "C" fn close_device(context: *mut Context) -> c_int {
-    CONTEXTS.fetch_sub(1, Ordering::Relaxed);
-    // SAFETY: the caller's.
-    unsafe { free(context) }
 }
 
 unsafe extern "C" fn dealloc_pd(pd: *mut Pd) -> c_int {

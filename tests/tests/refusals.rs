@@ -3,10 +3,8 @@
 #![allow(unsafe_code, reason = "registers memory")]
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Wake, Waker};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rdma_core::{Access, Cause, CompletionQueue, Device, Invalid, QpInit, Verb};
 use rdma_tb5::{OpenError, OpenOptions, VerbsDevice};
@@ -66,68 +64,6 @@ fn a_protection_domain_is_not_deallocated_after_its_link_was_lost() {
     drop(device);
     stub::QUERY_PORT_ERRNO.store(0, Ordering::Relaxed);
     assert_eq!(stub::PROTECTION_DOMAINS.swap(0, Ordering::Relaxed), 1);
-}
-
-/// How many times a task was woken
-#[derive(Default)]
-struct Woken(AtomicU32);
-
-impl Woken {
-    fn waker(self: &Arc<Self>) -> Waker {
-        Arc::clone(self).into()
-    }
-
-    /// Waits until the task was woken so many times
-    fn wait(&self, times: u32) {
-        let is_there = |_| {
-            std::thread::sleep(Duration::from_millis(1));
-            self.0.load(Ordering::Relaxed) == times
-        };
-        assert!(
-            (0..60_000).any(is_there),
-            "woken {} times instead of {times}",
-            self.0.load(Ordering::Relaxed)
-        );
-    }
-
-    /// Waits until no thread has the waker any more
-    fn wait_for_end(self: &Arc<Self>) {
-        let is_there = |_| {
-            std::thread::sleep(Duration::from_millis(1));
-            Arc::strong_count(self) == 1
-        };
-        assert!((0..60_000).any(is_there), "a thread keeps the waker");
-    }
-}
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// Mutants: a port that is not queried, or only once; a failed query that counts as a port that is up; the waker of an earlier call that is
-/// woken, too; a waker that outlives the device; a device that is not given up because a thread has it.
-#[test]
-fn a_port_that_goes_down_or_comes_back_wakes_the_task_that_watches_it() {
-    let (_alone, device) = device();
-    let [first, second] = [(); 2].map(|()| Arc::new(Woken::default()));
-    assert!(device.watch_port(first.waker()));
-    stub::QUERY_PORT_ERRNO.store(libc::ENXIO, Ordering::Relaxed);
-    first.wait(1);
-    assert!(device.watch_port(second.waker()));
-    // The device has the waker of the latest call alone.
-    first.wait_for_end();
-    stub::QUERY_PORT_ERRNO.store(0, Ordering::Relaxed);
-    second.wait(1);
-    stub::QUERY_PORT_ERRNO.store(libc::ENXIO, Ordering::Relaxed);
-    second.wait(2);
-    stub::QUERY_PORT_ERRNO.store(0, Ordering::Relaxed);
-    second.wait(3);
-    drop(device);
-    assert_eq!(stub::CONTEXTS.load(Ordering::Relaxed), 0, "the device is closed by its owner");
-    second.wait_for_end();
-    assert_eq!(first.0.load(Ordering::Relaxed), 1);
 }
 
 /// Mutant: a region that is not checked, as it was: the provider accepts such memory, and the device writes to other memory of the program.

@@ -78,6 +78,8 @@ pub(super) struct Control<D: Device> {
     watcher: Watcher,
     /// Whether a port has changed since this side looked.
     has_changed: bool,
+    /// Whether a port was being asked when this side looked because of a change.
+    asks_again: bool,
     /// When the latest message of the peer arrived on the stream.
     heard: Time,
     /// When this side looks at its ports again; never, as long as no port needs it.
@@ -136,6 +138,7 @@ impl<D: Device> Control<D> {
             news: Waiter::default(),
             watcher: Watcher::default(),
             has_changed: false,
+            asks_again: false,
             heard: now,
             port_at: now,
             alive_at: now,
@@ -289,7 +292,7 @@ impl<D: Device> Control<D> {
             PathState::Up { port, .. } => self.node.ports[*port].needs_no_look(),
             _ => true,
         };
-        !self.has_changed && self.has_path() && self.paths.iter().all(needs_no_look)
+        !self.has_changed && !self.asks_again && self.has_path() && self.paths.iter().all(needs_no_look)
     }
 
     fn next_tick(&mut self) -> Time {
@@ -364,8 +367,8 @@ impl<D: Device> Control<D> {
         }
         let has_changed = looks && std::mem::take(&mut self.has_changed);
         if looks {
-            // A query that is under way may have its answer from before the change.
-            self.has_changed = !self.query_ports() && has_changed;
+            let are_all_asked = self.query_ports();
+            self.asks_again = !are_all_asked && (has_changed || self.asks_again);
         }
         if self.stream.is_open() && now >= self.alive_at {
             self.send_on_stream(ControlMessage::Alive);

@@ -159,7 +159,7 @@ impl<D: Device> Port<D> {
             self.was_active.store(true, Ordering::Relaxed);
             self.changes.fetch_add(1, Ordering::Release);
         }
-        Ok(Arc::clone(current.get_or_insert(opened)))
+        Ok(Arc::clone(current.get_or_insert_with(|| Arc::clone(&opened))))
     }
 
     /// Lets go of a device after `error`, if only a new handle can help; returns whether it has

@@ -327,6 +327,8 @@ impl<D: Device> Control<D> {
     // ─── Ports ───
 
     /// Asks the ports of all paths whether they are active
+    ///
+    /// Returns whether all of them are asked from now on: an answer that is under way may be from before a change.
     pub(super) fn query_ports(&mut self) -> bool {
         let mut are_all_asked = true;
         for index in 0..self.paths.len() {
@@ -338,7 +340,7 @@ impl<D: Device> Control<D> {
             };
             let found = &self.node.ports[port];
             if self.queries[port].is_some() || found.current().is_none() || found.blocked().is_some() {
-                are_all_asked &= found.current().is_none();
+                are_all_asked &= self.queries[port].is_none();
                 continue;
             }
             let (calls, node) = (Arc::clone(&found.calls), Arc::clone(&self.node));
