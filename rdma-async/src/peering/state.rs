@@ -143,8 +143,6 @@ pub(super) struct EndedPath<D: Device> {
     pub(super) key: u32,
     pub(super) hardware: Hardware<D>,
     pub(super) calls: Arc<DeviceCalls>,
-    /// Dropped when the device has given it up, or is reported
-    pub(super) attempt: Option<Arc<dyn Send + Sync>>,
     pub(super) is_quiesced: Arc<AtomicBool>,
 }
 
