@@ -238,8 +238,7 @@ impl<D: Device> Node<D> {
     ///
     /// A peer counts until all sessions with it are over, and their handles and [`closed`](Session::closed) futures are dropped; then, and if an
     /// attempt to connect has failed, until the devices have given up what they had for it, or are reported because they do not return
-    /// within [`device_timeout`](NodeOptions::device_timeout). What a device has for a path that was made before an attempt failed may be given up
-    /// a moment later.
+    /// within [`device_timeout`](NodeOptions::device_timeout).
     ///
     /// # Cancel safety
     ///

@@ -32,7 +32,7 @@ pub(crate) struct Lanes<D: Device> {
     /// `None` once the path has ended.
     hardware: Option<Hardware<D>>,
     calls: Arc<DeviceCalls>,
-    /// Kept alive until the device has given up all of a path that was never handed to a peering.
+    /// Kept alive until the device has given up all of the path.
     pub(crate) attempt: Weak<dyn Send + Sync>,
     eager_sends: PostQueue,
     eager_receives: PostQueue,

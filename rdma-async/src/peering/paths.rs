@@ -1,6 +1,6 @@
 //! Paths of a peering, and how it ends
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rdma_core::probe::{self, ProtocolState};
 use rdma_core::session::{LaneConfig, MIN_WINDOW, PathId, PathLoss};
@@ -143,12 +143,14 @@ impl<D: Device> State<D> {
     pub(super) fn stop_path(&mut self, path: PathId, reason: PathLoss, was_proven: bool) {
         let Some(lanes) = self.lanes.get_mut(path.0 as usize).and_then(Option::take) else { return };
         let (key, epoch) = (lanes.key(), self.epochs[path.0 as usize]);
-        let (payload, calls) = (lanes.payload, Arc::clone(lanes.calls()));
+        let (payload, calls, attempt) =
+            (lanes.payload, Arc::clone(lanes.calls()), Weak::clone(&lanes.attempt));
         let (hardware, posted) = lanes.stop();
         self.lost_paths.push(LostPath { path, epoch, key, reason, was_proven });
         let Some(hardware) = hardware else { return };
         let is_quiesced = Arc::default();
-        let to_stop = Some(EndedPath { key, hardware, calls, is_quiesced: Arc::clone(&is_quiesced) });
+        let to_stop =
+            Some(EndedPath { key, hardware, calls, attempt, is_quiesced: Arc::clone(&is_quiesced) });
         self.stopping.push(StoppingPath { path, key, to_stop, is_quiesced, posted, payload });
     }
 

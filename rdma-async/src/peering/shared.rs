@@ -128,14 +128,14 @@ impl<D: Device> PeeringShared<D> {
 
     /// Lets devices give up what they have for paths that have ended, where that may block
     fn stop_all(&self, hardware: Vec<EndedPath<D>>) {
-        for EndedPath { key, hardware, calls, is_quiesced } in hardware {
+        for EndedPath { key, hardware, calls, attempt, is_quiesced } in hardware {
             let Some(this) = self.this.upgrade() else {
                 // The runtime has dropped its tasks: no other one is kept waiting.
                 self.path_stopped(key, Ok(hardware.quiesce()));
                 continue;
             };
             let hardware = ManuallyDrop::new(hardware);
-            let of_device = Arc::clone(&calls);
+            let (of_device, attempt) = (Arc::clone(&calls), attempt.upgrade());
             calls.start(
                 DeviceCall::Stop,
                 move || {
@@ -148,6 +148,7 @@ impl<D: Device> PeeringShared<D> {
                         of_device.count_abandoned();
                     }
                     this.path_stopped(key, outcome);
+                    drop(attempt);
                 },
             );
         }

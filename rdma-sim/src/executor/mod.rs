@@ -10,6 +10,7 @@ mod task;
 mod tasks;
 mod timers;
 mod unfinished;
+mod unspawn;
 mod woken;
 
 use std::collections::BTreeSet;
@@ -31,6 +32,7 @@ use self::task::{BoxFuture, MAIN, Spawned, Task, TaskWaker};
 pub(crate) use self::task::{Origin, Owner, UnfinishedTask};
 use self::tasks::Tasks;
 use self::timers::Clock;
+use self::unspawn::Unspawn;
 use self::woken::Queue;
 use crate::cpu::{self, Cpu};
 use crate::fabric::Process;
@@ -407,18 +409,6 @@ impl SimRuntime {
     /// When the next timer expires, or earlier
     pub(crate) fn next_timer(&self) -> Time {
         self.clock.next()
-    }
-}
-
-/// Drops tasks that never started, and those of restarts: both may hold the runtime that holds them
-struct Unspawn<'a>(&'a SimRuntime);
-
-impl Drop for Unspawn<'_> {
-    fn drop(&mut self) {
-        verb_time::take();
-        let spawned = std::mem::take(&mut *lock(&self.0.spawned));
-        let starts = std::mem::take(&mut *lock(&self.0.starts));
-        drop((spawned, starts));
     }
 }
 

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rdma_async::Session;
+use rdma_async::time::timeout;
 use rdma_core::{Device, Teardown, Time};
-use rdma_sim::{Check, Model, Net, RandomFaults, check};
-use rdma_tests::{Hooks, connect, hooked_node, message, options};
+use rdma_sim::{Check, Fault, FaultKind, Model, Net, RandomFaults, check};
+use rdma_tests::{Hooks, connect, hooked_node, message, node, options};
 
 use super::chaos::{SURVIVED, scale};
 
@@ -105,6 +106,32 @@ fn peers_one_after_another(runs: u64) {
     let settings = Check::new().model(model).random_faults(RandomFaults::up_to(2).kinds(SURVIVED)).runs(runs);
     let limit = Time::ZERO + Duration::from_hours(24);
     check(settings.time_limit(limit).liveness(Duration::from_mins(20)), program);
+}
+
+/// Attempts to connect that fail, or are dropped at any time, while cables are pulled
+async fn fails_to_connect(net: Net) {
+    let options =
+        options().peer_timeout(Duration::from_millis(20)).connect_timeout(Duration::from_millis(30));
+    let [a, b] = ["a", "b"].map(|host| node(&net, host, &options));
+    for _ in 0..scale(&net, 3) {
+        let patience = Duration::from_micros(scale(&net, 16).into());
+        drop(timeout(&*net.runtime(), patience, connect(&a, &b)).await);
+        futures::join!(a.wait_idle(), b.wait_idle());
+        assert!(a.pool_stats().is_whole() && b.pool_stats().is_whole(), "after {patience:?}");
+    }
+}
+
+/// Catches a node that is idle before a device has given up what it had for an attempt: a path that was being made or connected, or that was
+/// not proven.
+#[test]
+fn a_node_is_idle_when_its_devices_have_given_up_all_attempts() {
+    for model in [Model::tb5(), Model::tb5_strict(), Model::roce()] {
+        let slow = |verb| format!("at 0s a:rdma_en2 slow-verb {verb}=3ms").parse::<Fault>().unwrap().kind;
+        let flap = FaultKind::Flap { down: Duration::from_micros(300) };
+        let kinds = [FaultKind::Unplug, flap, slow("create_qp"), slow("modify_qp"), slow("destroy_qp")];
+        let faults = RandomFaults::up_to(3).kinds(kinds);
+        check(Check::new().model(model).random_faults(faults).runs(150), fails_to_connect);
+    }
 }
 
 /// Catches memory, queue pairs and places that an ended peer keeps. Regression (seed 6): a node was idle before its device had given up a path

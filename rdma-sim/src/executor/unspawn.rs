@@ -1,0 +1,64 @@
+//! The end of tasks that a run has left unstarted
+
+use super::SimRuntime;
+use crate::sync::lock;
+use crate::verb_time;
+
+/// Drops tasks that never started, and those of restarts: both may hold the runtime that holds them
+pub(super) struct Unspawn<'a>(pub(super) &'a SimRuntime);
+
+impl Drop for Unspawn<'_> {
+    fn drop(&mut self) {
+        verb_time::take();
+        // The destructors of these tasks may spawn, too.
+        loop {
+            let spawned = std::mem::take(&mut *lock(&self.0.spawned));
+            let starts = std::mem::take(&mut *lock(&self.0.starts));
+            if spawned.is_empty() && starts.is_empty() {
+                return;
+            }
+            drop((spawned, starts));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::Arc;
+
+    use crate::{Net, Sim};
+
+    /// Spawns a task with another one of these when it is dropped, so many times
+    struct Respawning {
+        net: Net,
+        times: u32,
+        alive: Arc<()>,
+    }
+
+    impl Drop for Respawning {
+        fn drop(&mut self) {
+            if let Some(times) = self.times.checked_sub(1) {
+                Self { net: self.net.clone(), times, alive: Arc::clone(&self.alive) }.spawn();
+            }
+        }
+    }
+
+    impl Respawning {
+        fn spawn(self) {
+            self.net.clone().spawn(async move {
+                let _kept = self;
+                pending::<()>().await;
+            });
+        }
+    }
+
+    /// Regression: a task that the destructor of a task had spawned when the run was over held the simulation for ever if its own destructor
+    /// spawned one more.
+    #[test]
+    fn what_destructors_spawn_ends_with_the_run() {
+        let alive = Arc::new(());
+        Sim::new().run(async |net| Respawning { net, times: 4, alive: Arc::clone(&alive) }.spawn());
+        assert_eq!(Arc::strong_count(&alive), 1, "a task is left");
+    }
+}
