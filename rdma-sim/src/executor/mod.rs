@@ -29,7 +29,7 @@ pub(crate) use self::stalled::HumanDuration;
 use self::stalled::wait_of;
 pub use self::stalled::{Stalled, Wait, Waits};
 use self::task::{BoxFuture, MAIN, Spawned, Task, TaskWaker};
-pub(crate) use self::task::{Origin, Owner, UnfinishedTask};
+pub(crate) use self::task::{Origin, Owner, Start, UnfinishedTask};
 use self::tasks::Tasks;
 use self::timers::Clock;
 use self::unspawn::Unspawn;
@@ -62,8 +62,6 @@ pub(crate) struct SimRuntime {
     cpu: Cpu,
 }
 
-/// Makes and spawns the main task of a host
-pub(crate) type Start = Box<dyn FnMut() + Send>;
 /// Runs a task
 pub(crate) type Spawner = Box<dyn Fn(BoxFuture) + Send + Sync>;
 
@@ -169,7 +167,7 @@ impl SimRuntime {
         main: impl Future<Output = T>,
     ) -> Result<Ended<T>, Stalled> {
         // The last to be dropped: destructors of tasks may spawn.
-        let _unspawn = Unspawn(self);
+        let _unspawn = Unspawn { spawned: &self.spawned, starts: &self.starts };
         let _entered = self.queue.enter();
         let mut main = std::pin::pin!(main);
         let main_wake = TaskWaker::new(MAIN, &self.queue);

@@ -15,6 +15,9 @@ pub(super) const MAIN: usize = 0;
 
 pub(super) type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// Makes and spawns the main task of a host
+pub(crate) type Start = Box<dyn FnMut() + Send>;
+
 /// A process of a host
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owner {

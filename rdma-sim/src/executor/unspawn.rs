@@ -1,19 +1,24 @@
 //! The end of tasks that a run has left unstarted
 
-use super::SimRuntime;
+use std::sync::Mutex;
+
+use super::task::{Spawned, Start};
 use crate::sync::lock;
 use crate::verb_time;
 
 /// Drops tasks that never started, and those of restarts: both may hold the runtime that holds them
-pub(super) struct Unspawn<'a>(pub(super) &'a SimRuntime);
+pub(super) struct Unspawn<'a> {
+    pub(super) spawned: &'a Mutex<Vec<Spawned>>,
+    pub(super) starts: &'a Mutex<Vec<(u32, Start)>>,
+}
 
 impl Drop for Unspawn<'_> {
     fn drop(&mut self) {
         verb_time::take();
         // The destructors of these tasks may spawn, too.
         loop {
-            let spawned = std::mem::take(&mut *lock(&self.0.spawned));
-            let starts = std::mem::take(&mut *lock(&self.0.starts));
+            let spawned = std::mem::take(&mut *lock(self.spawned));
+            let starts = std::mem::take(&mut *lock(self.starts));
             if spawned.is_empty() && starts.is_empty() {
                 return;
             }
