@@ -37,7 +37,7 @@ pub(super) fn apply(check: &mut Check, name: &str) -> bool {
     check.threads = variable("RDMA_SIM_THREADS", COUNT).or(check.threads);
     check.page =
         variable("RDMA_SIM_PAGE", "write the path of a file, or unset it").or_else(|| check.page.take());
-    // The line of another test does not matter, whatever is in it.
+    // A line of another test is ignored, even if the rest of it cannot be read.
     let text = std::env::var(replay::VARIABLE).unwrap_or_default();
     if let Some(theirs) = replay::test_of(&text).filter(|theirs| *theirs != name) {
         if check.replay.is_none() {

@@ -82,29 +82,30 @@ impl Landmarks {
 
     /// The program is in `state` for the `count`th time
     pub(super) fn reach(&self, state: (&'static str, u64), count: u64) {
-        let Some((net, drawn)) = self.run.get() else { return };
-        let position = || Some(Position { drawn: drawn.load(Ordering::Relaxed), time: net.now() });
-        let succession = [self.last.replace(state), state];
-        let mut reached = self.reached.borrow_mut();
-        if is_landmark(count) {
-            reached.push(Landmark::new(LandmarkKind::State, state, count, position()));
+        if self.run.get().is_none() {
+            return;
         }
+        self.note(LandmarkKind::State, state, count);
+        let succession = [self.last.replace(state), state];
         let mut successions = self.successions.borrow_mut();
         let count = successions.entry(succession).or_default();
         *count += 1;
-        if is_landmark(*count) {
-            reached.push(Landmark::new(LandmarkKind::Succession, succession, *count, position()));
-        }
+        self.note(LandmarkKind::Succession, succession, *count);
     }
 
     /// A connection is in `state` for the `count`th time
     ///
-    /// What the program says of itself follows from more than the connections' states: they are not in its successions.
+    /// States of connections are in no succession: those of the program would drown in them.
     pub(super) fn reach_protocol(&self, state: ProtocolState, count: u64) {
+        self.note(LandmarkKind::State, state, count);
+    }
+
+    /// The run is where `behaviour` is seen for the `count`th time, which may be a landmark
+    fn note(&self, kind: LandmarkKind, behaviour: impl Debug, count: u64) {
         let Some((net, drawn)) = self.run.get() else { return };
         if is_landmark(count) {
             let position = Some(Position { drawn: drawn.load(Ordering::Relaxed), time: net.now() });
-            self.reached.borrow_mut().push(Landmark::new(LandmarkKind::State, state, count, position));
+            self.reached.borrow_mut().push(Landmark::new(kind, behaviour, count, position));
         }
     }
 

@@ -246,7 +246,7 @@ fn branch(text: &str) -> Option<Branch> {
     Some(Branch { at: at.parse().ok()?, seed: seed.parse().ok()? })
 }
 
-/// The name of the test in a line, also of a version whose other parts cannot be read
+/// The name of the test in a line; lines of other versions are read as well, as far as the name
 pub(super) fn test_of(text: &str) -> Option<&str> {
     let text = value_of(text.trim());
     let parts = text.split_once(" faults=").map_or(text, |(parts, _)| parts);

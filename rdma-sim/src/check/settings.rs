@@ -217,8 +217,8 @@ impl Check {
     ///
     /// New are: states ([`state!`](rdma_core::state!)) and statements that hold, one of them after another one, states of the protocol,
     /// behaviour of the device, how often each was seen, and orders of tasks. A variation of a run has the same choices and faults up to there and
-    /// others behind it; what few runs have reached is varied more often. So a bug that needs several rare states, one after another, is found one state after
-    /// another, where chance would have to find all at once. The other half of the runs are those of a check that is not guided, which
+    /// others behind it; what few runs have reached is varied more often. So a bug that needs several rare states, one after another, is found
+    /// one state after another, where chance would have to find all at once. The other half of the runs are those of a check that is not guided, which
     /// therefore needs at least half as many.
     pub fn guided(self) -> Self {
         Self { is_guided: true, ..self }
@@ -228,8 +228,9 @@ impl Check {
     ///
     /// For small programs: the number of orders grows with the factorial of that of the steps at one instant. Nothing is late, frames have no
     /// jitter, processors take no time, verbs take what faults say, and the faults are those of the [plan](Self::faults). Steps of tasks and
-    /// devices of different hosts count as independent, so that only one order of them is tried: **tasks of different hosts must share nothing but the fabric**, tasks outside of hosts, such as
-    /// the test itself, may. A run that uses TCP counts no steps of tasks as independent. [`Report::orders`](super::Report::orders) says how many there are, and whether [`runs`](Self::runs) sufficed for them.
+    /// devices of different hosts count as independent, so that only one order of them is tried: **tasks of different hosts must share nothing
+    /// but the fabric**, tasks outside of hosts, such as the test itself, may. A run that uses TCP counts no steps of tasks as independent.
+    /// [`Report::orders`](super::Report::orders) says how many there are, and whether [`runs`](Self::runs) sufficed for them.
     pub fn exhaustive(self) -> Self {
         Self { is_exhaustive: true, ..self }
     }

@@ -1,4 +1,4 @@
-//! The next step of a run whose steps are all chosen, one by one
+//! The next step of an exhaustive run, which chooses each step among all that are possible
 
 use std::sync::atomic::Ordering;
 

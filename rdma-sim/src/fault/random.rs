@@ -56,7 +56,7 @@ pub struct RandomFaults {
     horizon: Option<Duration>,
     /// Where the traffic of the test is, if that was measured
     traffic: Option<Traffic>,
-    /// Whether all faults end at last, whatever they are
+    /// Whether the check ends all faults at last, also those that no other fault of the plan ends
     is_calmed: bool,
 }
 

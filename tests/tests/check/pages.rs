@@ -54,7 +54,8 @@ fn tests_have_pages_of_their_own_in_a_directory() {
     assert_eq!(std::fs::read_dir(new).unwrap().count(), 2);
 }
 
-/// Regression: a regression test that passed replaced the page of the test that failed, by whose name its line is.
+/// Regression: a page had the name of the test in the line. A test that repeats a line of another one, and passes, replaced the page of that
+/// test, which had failed.
 #[test]
 fn the_page_of_a_run_that_passes_replaces_no_other() {
     let folder = tempfile::tempdir().unwrap();
