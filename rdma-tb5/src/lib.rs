@@ -32,6 +32,7 @@ mod memory_region;
 mod open_error;
 mod options;
 mod polled_cq;
+mod port_query;
 mod port_watch;
 mod posted_frames;
 mod provider;

@@ -38,7 +38,8 @@ impl PortWatch {
     ///
     /// # Errors
     ///
-    /// [`Cause::PortDown`] or the cause of a failed query, or [`Cause::DeviceGone`] if the queue pairs are dead for good.
+    /// [`Cause::PortDown`] or the cause of a failed query, or [`Cause::DeviceGone`] if the queue pairs are dead for good;
+    /// [`Cause::Busy`] if there is no answer, which proves nothing.
     #[inline]
     pub(crate) fn check(&self, verb: Verb, query: impl FnOnce() -> Result<bool, Error>) -> Result<(), Error> {
         if self.state.load(Ordering::Relaxed) == UP { Ok(()) } else { self.check_by_query(verb, query) }
@@ -55,6 +56,7 @@ impl PortWatch {
                 self.change(UNCERTAIN, UP);
                 Ok(())
             }
+            Err(error) if error.cause == Cause::Busy => Err(Error::new(verb, Cause::Busy)),
             Ok(false) if !self.down_is_final => Err(Error::new(verb, Cause::PortDown)),
             Err(error) if !self.down_is_final => Err(Error::new(verb, error.cause)),
             _ => {

@@ -31,6 +31,8 @@ const MAX_SGE: usize = 2;
 /// because queue pairs that were open then stay dead when the cable is back; on others it is [`Cause::PortDown`] while the port is
 /// down.
 ///
+/// Another thread queries, and the post waits for it for 100 ms at most: a device that does not answer takes nothing ([`Cause::Busy`]) until it does.
+///
 /// A crash remains possible if the cable is pulled during a batch of posts or between the query and the post, or while the program neither polls
 /// nor posts: if the provider crashes then, it takes the process with it.
 pub struct VerbsQueuePair {
@@ -134,8 +136,8 @@ impl VerbsQueuePair {
         sgl: &[Sge],
     ) -> Result<(NonNull<Qp>, [rdma_verbs_abi::Sge; MAX_SGE], u32), Error> {
         let qp = self.alive(verb)?;
-        let device = &*self.cq.device;
-        device.port_watch.check(verb, || device.context.is_up())?;
+        let device = &self.cq.device;
+        device.check_port(verb)?;
         let (elements, len) = match sgl {
             [sge] => ([abi_element(sge), rdma_verbs_abi::Sge::default()], u64::from(sge.len)),
             [first, second] if device.options.is_unguarded => {

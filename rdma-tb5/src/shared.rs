@@ -12,7 +12,9 @@ use crate::context::OpenContext;
 use crate::errno;
 use crate::open_error::OpenError;
 use crate::options::OpenOptions;
+use crate::port_query::{self, PortQuery};
 use crate::port_watch::PortWatch;
+use crate::sync::Arc;
 
 /// An open device with its protection domain; closed when the last object of the device is gone
 pub(crate) struct DeviceShared {
@@ -20,6 +22,7 @@ pub(crate) struct DeviceShared {
     pub(crate) post_recv: PostRecv,
     pub(crate) poll_cq: PollCq,
     pub(crate) port_watch: PortWatch,
+    port_query: PortQuery,
     pub(crate) call_watch: CallWatch,
     pub(crate) pd: NonNull<Pd>,
     pub(crate) is_apple: bool,
@@ -64,6 +67,7 @@ impl DeviceShared {
             return Err(Error::new(Verb::AllocPd, cause).into());
         };
         let port_watch = PortWatch::new(is_apple);
+        let port_query = PortQuery::new(name, port_query::LIMIT);
         let call_watch = CallWatch::start(name, options.call_timeout);
         let gids = if is_apple { context.gids() } else { Vec::new() };
         Ok(Self {
@@ -71,6 +75,7 @@ impl DeviceShared {
             post_recv,
             poll_cq,
             port_watch,
+            port_query,
             call_watch,
             pd,
             is_apple,
@@ -88,6 +93,19 @@ impl DeviceShared {
         let ipv4 = gids.iter().position(|gid| gid.ipv4().is_some());
         let index = ipv4.or_else(|| gids.iter().position(|gid| !gid.is_zero()))?;
         Some((index as u8, gids[index]))
+    }
+
+    /// Whether the port is up as far as is known, before a post
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PortWatch::check`].
+    #[inline]
+    pub(crate) fn check_port(self: &Arc<Self>, verb: Verb) -> Result<(), Error> {
+        self.port_watch.check(verb, || {
+            let device = Arc::clone(self);
+            self.port_query.ask(move || device.context.is_up())
+        })
     }
 
     /// Whether the link was lost since the device was opened, as far as this shows

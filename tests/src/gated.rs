@@ -6,6 +6,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::null;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use rdma_tb5::Provider;
@@ -19,7 +20,13 @@ const FOR_EVER: Duration = Duration::from_secs(60);
 
 /// The gate of this process
 pub static GATE: Gate = Gate {
-    state: Mutex::new(State { device: String::new(), closed: None, waiting: 0, calls: Vec::new() }),
+    state: Mutex::new(State {
+        device: String::new(),
+        closed: None,
+        waiting: 0,
+        calls: Vec::new(),
+        threads: Vec::new(),
+    }),
     opened: Condvar::new(),
 };
 
@@ -40,6 +47,8 @@ struct State {
     /// The verbs that were called on the device since it was chosen, without posts and polls, in order, and the addresses of the objects that
     /// they were given
     calls: Vec<(&'static str, usize)>,
+    /// The thread of each of them.
+    threads: Vec<ThreadId>,
 }
 
 impl Gate {
@@ -52,6 +61,7 @@ impl Gate {
         let state = &mut *self.state();
         (state.device, state.closed) = (device.to_owned(), None);
         state.calls.clear();
+        state.threads.clear();
     }
 
     /// Keeps the calls of `verb` from now on
@@ -75,6 +85,13 @@ impl Gate {
         self.state().calls.clone()
     }
 
+    /// The verbs among [`calls`](Self::calls), without the first `skipped`, that a thread has called
+    pub fn calls_by(&self, thread: ThreadId, skipped: usize) -> Vec<&'static str> {
+        let state = self.state();
+        let calls = state.calls.iter().zip(&state.threads).skip(skipped);
+        calls.filter(|(_, by)| **by == thread).map(|((verb, _), _)| *verb).collect()
+    }
+
     /// The state, if the gate stands before `device`
     fn before(&self, device: *mut Device) -> Option<MutexGuard<'_, State>> {
         // SAFETY: the caller's device exists.
@@ -89,6 +106,7 @@ impl Gate {
         // There are millions of posts and polls.
         if !TRAFFIC.contains(&verb) {
             state.calls.push((verb, object));
+            state.threads.push(std::thread::current().id());
         }
         state.waiting += 1;
         let is_kept = |state: &mut State| state.closed == Some(verb);

@@ -273,6 +273,28 @@ async fn ending(cases: &mut Cases, verb: &'static str) {
     exchange(&ab, &ba).await;
 }
 
+/// The thread of the executor calls no verb but posts and polls, whether the port was silent, the cable is lost, or all ends
+async fn off_the_executor(cases: &mut Cases) {
+    let (host, [a, b]) = cases.start(false);
+    // The node has opened the device, on the thread that has built it.
+    let (executor, opening) = (std::thread::current().id(), GATE.calls().len());
+    let (ab, ba) = connect(&a, &b).await.unwrap();
+    for rest in [1, 10, 100].map(Duration::from_millis) {
+        exchange(&ab, &ba).await;
+        tokio::time::sleep(rest).await;
+    }
+    let queries = || GATE.calls().iter().filter(|call| call.0 == "query_port").count();
+    assert!(queries() > 0);
+    inject(&format!("at 0ns {host}:rdma_en2 flap 5ms"));
+    exchange(&ab, &ba).await;
+    ab.close().await.unwrap();
+    drop((ab, ba));
+    a.wait_idle().await;
+    drop((a, b));
+    until(|| GATE.calls().iter().any(|call| call.0 == "destroy_cq")).await;
+    assert_eq!(GATE.calls_by(executor, opening), [""; 0]);
+}
+
 /// A session of which one host has an executor of its own, and sends back what it receives
 struct Echo {
     host: String,
@@ -387,14 +409,17 @@ async fn losing_the_link_in_a_poll(cases: &mut Cases) {
 /// Catches a verb of set-up or teardown on the thread of the executor or under the lock of a poll, a call without a bound, a report that
 /// names another verb, an abandoned object that is called, a blocked post or poll that the log or `Node::device_stats` does not have, and a
 /// protection domain of a lost link that is deallocated.
+///
+/// Regression: a post asked for the state of the port on the thread of the executor, which a query that did not return kept for ever.
 #[test]
 fn a_provider_that_blocks_in_any_verb_is_reported() {
     tracing::subscriber::set_global_default(&LOG).unwrap();
     let remade: Vec<_> = CONNECTING.into_iter().chain(TEARDOWN).chain(["destroy_cq"]).collect();
     run(async {
         let ends: Vec<_> = TEARDOWN.into_iter().chain(CLOSING).collect();
-        let count = CONNECTING.len() + remade.len() + ends.len() + TRAFFIC.len() + 1;
+        let count = CONNECTING.len() + remade.len() + ends.len() + TRAFFIC.len() + 2;
         let mut cases = Cases::new(count).await;
+        off_the_executor(&mut cases).await;
         for verb in CONNECTING {
             connecting(&mut cases, verb).await;
         }
