@@ -55,7 +55,9 @@ impl PortQuery {
         let busy = Error::new(Verb::QueryPort, Cause::Busy);
         if thread.is_busy {
             // An answer that came late is from before.
-            thread.answers.try_recv().map_err(|_| busy.clone())?;
+            if thread.answers.try_recv().is_err() {
+                return Err(busy);
+            }
             tracing::info!(%device, "a device has returned from a query of its port that was given up");
         }
         thread.is_busy = thread.queries.send(Box::new(query)).is_ok();
