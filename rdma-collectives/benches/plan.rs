@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use rdma_collectives::{
-    Cable, Cabling, MAX_ALL_TO_ALL_HOSTS, Operation, all_gather, all_reduce, all_to_all, broadcast, plan,
-    scatter, verify,
+    Cable, Cabling, MAX_EXACT_ALL_TO_ALL_HOSTS, Operation, all_gather, all_reduce, all_to_all, broadcast,
+    plan, scatter, verify,
 };
 
 const RATE: u64 = 9_200_000_000;
@@ -36,7 +36,7 @@ fn operations(hosts: usize) -> Vec<(&'static str, Operation)> {
         ("scatter", Operation::Scatter { root, amounts: amounts.clone() }),
         ("gather", Operation::Gather { root, amounts }),
     ];
-    operations.extend((hosts <= MAX_ALL_TO_ALL_HOSTS).then_some(("all_to_all", all_to_all)));
+    operations.extend((hosts <= MAX_EXACT_ALL_TO_ALL_HOSTS).then_some(("all_to_all", all_to_all)));
     operations
 }
 
@@ -107,7 +107,7 @@ fn main() {
         criterion.bench_function(&format!("scatter/{name}"), |bencher| {
             bencher.iter(|| scatter(black_box(cabling), 0, &ones));
         });
-        if ones.len() <= MAX_ALL_TO_ALL_HOSTS {
+        if ones.len() <= MAX_EXACT_ALL_TO_ALL_HOSTS {
             let amounts = vec![ones.clone(); ones.len()];
             criterion.bench_function(&format!("all_to_all/{name}"), |bencher| {
                 bencher.iter(|| all_to_all(black_box(cabling), &amounts));

@@ -1,12 +1,13 @@
 use std::collections::BTreeMap;
 
+use crate::congestion::{self, Path};
 use crate::network::Network;
 use crate::rounding::{FINE, common_denominator, exact_shares, fine_shares};
 use crate::simplex::{Column, Simplex};
 use crate::{Cabling, Certificate, Operation, Plan, PlanError, Price, Ratio, Tree};
 
-/// How many hosts an all_to_all can be planned for.
-pub const MAX_ALL_TO_ALL_HOSTS: usize = 16;
+/// Up to how many hosts the plan of an all_to_all is the best one; above, it comes near.
+pub const MAX_EXACT_ALL_TO_ALL_HOSTS: usize = 16;
 
 /// Gains below this are taken for rounding errors.
 const TOLERANCE: f64 = 1e-9;
@@ -17,12 +18,12 @@ const MAX_STEPS: usize = 20_000;
 ///
 /// The paths come from a linear program in floats, and are then rounded to fractions; time and bound are computed from the fractions
 /// exactly. The plan is exactly optimal if the optimum has fractions with small denominators, as with rates that have a common
-/// unit; otherwise the time is above the bound by rounding, and [`verify`](crate::verify()) says by how much.
+/// unit; otherwise the time is above the bound by rounding, and [`verify`](crate::verify()) says by how much. For more than
+/// [`MAX_EXACT_ALL_TO_ALL_HOSTS`] hosts, the program is not solved: data take paths that carry little so far, and the bound may be further away.
 ///
 /// # Errors
 ///
-/// [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Amounts`], [`PlanError::NothingToSend`],
-/// [`PlanError::TooManyHosts`] above [`MAX_ALL_TO_ALL_HOSTS`], or [`PlanError::Overflow`].
+/// [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Amounts`], [`PlanError::NothingToSend`] or [`PlanError::Overflow`].
 pub fn all_to_all(cabling: &Cabling, amounts: &[Vec<u64>]) -> Result<Plan, PlanError> {
     let network = Network::of(cabling)?;
     let (program, total) = Program::checked(&network, amounts)?;
@@ -43,8 +44,6 @@ pub(crate) fn bound(network: &Network, amounts: &[Vec<u64>]) -> Result<(Ratio, V
     let (program, total) = Program::checked(network, amounts)?;
     program.best_bound(&program.solve().prices, total)
 }
-
-type Path = Vec<(usize, usize)>;
 
 /// The largest common factor `f` such that `f` times all amounts fit through the cables at once, by paths
 struct Program<'a> {
@@ -69,9 +68,6 @@ impl<'a> Program<'a> {
         if let Some(wrong) = lengths.into_iter().find(|&len| len != hosts) {
             return Err(PlanError::Amounts { amounts: wrong, hosts });
         }
-        if hosts > MAX_ALL_TO_ALL_HOSTS {
-            return Err(PlanError::TooManyHosts { hosts, most: MAX_ALL_TO_ALL_HOSTS });
-        }
         let hosts = 0..hosts;
         let pairs = hosts.clone().flat_map(|from| hosts.clone().map(move |to| (from, to)));
         let pairs = pairs.filter(|&(from, to)| from != to && amounts[from][to] > 0);
@@ -83,8 +79,16 @@ impl<'a> Program<'a> {
         Ok((Self { network, arcs: network.arcs().collect(), pairs }, total))
     }
 
-    /// Rows: the capacity of each arc, and for each pair that its paths carry `f` times its amount
     fn solve(&self) -> Solution {
+        if self.network.hosts() <= MAX_EXACT_ALL_TO_ALL_HOSTS {
+            return self.solve_exactly();
+        }
+        let (paths, prices) = congestion::route(self.network, &self.arcs, &self.pairs);
+        Solution { paths, prices }
+    }
+
+    /// Rows: the capacity of each arc, and for each pair that its paths carry `f` times its amount
+    fn solve_exactly(&self) -> Solution {
         let largest = self.arcs.iter().map(|&(from, to)| self.network.capacity(from, to)).max();
         let largest = largest.unwrap_or(1) as f64;
         let capacities = self.arcs.iter().map(|&(from, to)| self.network.capacity(from, to) as f64 / largest);

@@ -26,6 +26,7 @@ mod arborescences;
 #[cfg(feature = "groups")]
 pub mod blocking;
 mod cabling;
+mod congestion;
 mod cut;
 mod flow;
 mod forest;
@@ -54,7 +55,7 @@ mod verify;
 
 pub use advice::{Addition, AdviceError, MAX_PORTS, Unplug, additions, unplugs};
 pub use all_reduce::all_reduce;
-pub use all_to_all::{MAX_ALL_TO_ALL_HOSTS, all_to_all};
+pub use all_to_all::{MAX_EXACT_ALL_TO_ALL_HOSTS, all_to_all};
 pub use cabling::{Cable, Cabling, CablingError, Fingerprint, MAX_CABLES, MAX_HOSTS, MAX_RATE};
 pub use forest::{all_gather, broadcast, reduce, reduce_scatter};
 #[cfg(feature = "groups")]

@@ -4,6 +4,7 @@ mod beside;
 mod block;
 mod blocks;
 mod buffer;
+mod cabling_plans;
 mod call;
 mod cause;
 mod counts;

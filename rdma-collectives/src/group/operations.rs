@@ -331,8 +331,7 @@ impl<D: Device> Group<D> {
     ///
     /// # Errors
     ///
-    /// [`GroupError::Argument`] if the slices are not equally long, or cannot be divided by the number of ranks;
-    /// [`GroupError::Plan`] for more than [`MAX_ALL_TO_ALL_HOSTS`](crate::MAX_ALL_TO_ALL_HOSTS) ranks; those of every operation.
+    /// [`GroupError::Argument`] if the slices are not equally long, or cannot be divided by the number of ranks; those of every operation.
     ///
     /// # Cancel safety
     ///

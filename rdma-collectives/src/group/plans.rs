@@ -1,64 +1,16 @@
-//! The plans of a group, made when they are first needed
+//! How a rank carries out the operations of a group
 
-use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::blocks::Blocks;
+use super::cabling_plans::{CablingPlans, PlanKey, Planned};
 use super::call::{Call, OperationKind};
 use super::counts::Counts;
 use super::options::GroupOptions;
 use super::recent::Recent;
 use super::schedule::{Schedule, parts};
-use crate::predict::Forecast;
-use crate::{Algorithm, AllReducePlans, Cabling, Costs, Operation, Plan, PlanError, Ratio, Tree, planner};
-
-/// The costs of a block beside its bytes, between flooding and trees: measured over simulated sessions.
-const COSTS: Costs = Costs { block_ns: 1_000 };
-/// Vectors above this are never flooded, in bytes.
-const MAX_FLOOD: u64 = 1 << 20;
-/// A plan, and how its blocks follow each other
-#[derive(Debug)]
-pub(crate) struct Planned {
-    plan: Plan,
-    forecast: Forecast,
-    /// The most channels into a rank
-    channels: usize,
-}
-
-impl Planned {
-    fn new(cabling: &Cabling, plan: Plan) -> Result<Self, PlanError> {
-        let channels = |rank| Schedule::new(&plan, rank, &Counts::Even(1 << 32), 1).ins.len();
-        let most = (0..plan.hosts.len()).map(channels).max().unwrap_or(0);
-        Ok(Self { forecast: plan.forecast(cabling)?, channels: most, plan })
-    }
-
-    /// The payload of the plan, in elements
-    fn payload(&self, counts: &Counts) -> u64 {
-        counts.total(match &self.plan.operation {
-            Operation::AllReduce
-            | Operation::AllReduceAmong { .. }
-            | Operation::Broadcast { .. }
-            | Operation::Reduce { .. } => 1,
-            Operation::AllGather { amounts }
-            | Operation::Gather { amounts, .. }
-            | Operation::ReduceScatter { amounts }
-            | Operation::Scatter { amounts, .. } => amounts.iter().sum(),
-            Operation::AllToAll { amounts } => amounts.iter().flatten().sum(),
-        })
-    }
-
-    /// How `rank` carries out the operation for elements of `size` bytes
-    fn prepare(&self, rank: usize, counts: &Counts, size: usize, options: GroupOptions) -> Prepared {
-        let payload = self.payload(counts).saturating_mul(size as u64);
-        let lens =
-            parts(&self.plan, counts).into_iter().map(|(_, [start, end])| (end - start).saturating_mul(size));
-        let blocks =
-            Blocks::best(&lens.collect::<Vec<_>>(), &self.forecast, payload, options.block_bytes, size);
-        let window = options.window(self.channels, blocks.longest());
-        let schedule = Schedule::new(&self.plan, rank, counts, size);
-        Prepared { schedule, blocks, window, following: Mutex::default() }
-    }
-}
+use crate::{Cabling, PlanError};
 
 /// How a rank carries out an operation
 #[derive(Debug)]
@@ -108,56 +60,27 @@ impl Prepared {
     }
 }
 
-/// Names a plan: the kind of an operation, its root, and the receiver of a transfer
-type PlanKey = (OperationKind, usize, usize);
 /// Names a schedule: its plan, and the numbers and the size of elements
 type ScheduleKey = (PlanKey, Counts, usize);
 
 /// All plans over a cabling, and the schedules of one rank
 #[derive(Debug)]
 pub(crate) struct Plans {
-    pub(crate) cabling: Cabling,
-    /// `None` for a single host
-    pub(crate) trees: Option<Plan>,
-    /// The longest vector that is flooded, in bytes
-    most_flooded: u64,
-    /// Of operations whose parts have equal lengths
-    planned: BTreeMap<PlanKey, Planned>,
-    /// Of others, by their scaled counts
-    varying: Recent<(PlanKey, Counts), Planned>,
+    over: Arc<CablingPlans>,
     prepared: Recent<ScheduleKey, Arc<Prepared>>,
+}
+
+impl Deref for Plans {
+    type Target = CablingPlans;
+
+    fn deref(&self) -> &CablingPlans {
+        &self.over
+    }
 }
 
 impl Plans {
     pub(crate) fn new(cabling: Cabling) -> Result<Self, PlanError> {
-        let (planned, varying, prepared) = (BTreeMap::new(), Recent::default(), Recent::default());
-        let mut plans = Self { cabling, trees: None, most_flooded: 0, planned, varying, prepared };
-        if plans.cabling.hosts().len() > 1 {
-            let all_reduce = AllReducePlans::new(&plans.cabling)?;
-            plans.most_flooded = plans.crossover(&all_reduce)?;
-            let AllReducePlans { mut trees, flood } = all_reduce;
-            balance(&mut trees);
-            plans.trees = Some(trees.clone());
-            // A barrier floods one byte, and a flood is an operation of its own here.
-            for (kind, plan) in [(OperationKind::AllReduce, trees), (OperationKind::Barrier, flood)] {
-                let planned = Planned::new(&plans.cabling, plan)?;
-                plans.planned.insert((kind, 0, 0), planned);
-            }
-        }
-        Ok(plans)
-    }
-
-    /// The longest vector for which flooding is faster, by bisection
-    fn crossover(&self, plans: &AllReducePlans) -> Result<u64, PlanError> {
-        let (mut low, mut high) = (0, MAX_FLOOD);
-        while low < high {
-            let middle = (low + high).div_ceil(2);
-            match plans.choose(&self.cabling, middle, COSTS)?.0 {
-                Algorithm::Flood => low = middle,
-                Algorithm::Trees => high = middle - 1,
-            }
-        }
-        Ok(low)
+        Ok(Self { over: CablingPlans::of(cabling)?, prepared: Recent::default() })
     }
 
     /// Whether an all_reduce of so many bytes floods
@@ -184,80 +107,28 @@ impl Plans {
         if let Some(prepared) = self.prepared.get(&key) {
             return Ok(Arc::clone(prepared));
         }
-        let prepared = Arc::new(self.planned(plan, counts)?.prepare(rank, counts, size, options));
+        let prepared = Arc::new(prepare(&*self.planned(plan, counts)?, rank, counts, size, options));
         self.prepared.insert(key, Arc::clone(&prepared));
         Ok(prepared)
     }
-
-    fn planned(&mut self, key: PlanKey, counts: &Counts) -> Result<&Planned, PlanError> {
-        let amounts = counts.scaled();
-        let make = |cabling: &Cabling| {
-            Planned::new(cabling, planner::plan(cabling, &operation(key, cabling.hosts().len(), &amounts))?)
-        };
-        if let Counts::Even(_) = counts {
-            if !self.planned.contains_key(&key) {
-                let planned = make(&self.cabling)?;
-                self.planned.insert(key, planned);
-            }
-            return Ok(&self.planned[&key]);
-        }
-        let key = (key, amounts.clone());
-        if self.varying.get(&key).is_none() {
-            let planned = make(&self.cabling)?;
-            self.varying.insert(key.clone(), planned);
-        }
-        Ok(self.varying.get(&key).expect("it was inserted if it was not there"))
-    }
 }
 
-/// The operation to plan
-///
-/// One that moves nothing is planned as if each rank had something to send: the ranks then find out whether they agree.
-fn operation((kind, root, _): PlanKey, ranks: usize, amounts: &Counts) -> Operation {
-    let pair = |from, to| amounts.pair([from, to]) as u64;
-    let each = || {
-        let amounts: Vec<_> = (0..ranks).map(|rank| amounts.part(rank) as u64).collect();
-        let is_rooted =
-            matches!(kind, OperationKind::Gather | OperationKind::Scatter | OperationKind::Transfer);
-        let moves = (0..ranks).any(|rank| amounts[rank] > 0 && !(is_rooted && rank == root));
-        if moves { amounts } else { vec![1; ranks] }
-    };
-    match kind {
-        OperationKind::AllGather
-        | OperationKind::Barrier
-        | OperationKind::Duplicate
-        | OperationKind::Replan
-        | OperationKind::Split => Operation::AllGather { amounts: each() },
-        OperationKind::AllReduce => Operation::AllReduce,
-        OperationKind::AllToAll => {
-            let moves = (0..ranks).any(|from| (0..ranks).any(|to| from != to && pair(from, to) > 0));
-            let amount = |from, to| if moves { pair(from, to) } else { 1 };
-            let from = |from| (0..ranks).map(|to| amount(from, to)).collect();
-            Operation::AllToAll { amounts: (0..ranks).map(from).collect() }
-        }
-        OperationKind::Broadcast => Operation::Broadcast { root },
-        OperationKind::Gather => Operation::Gather { root, amounts: each() },
-        OperationKind::Reduce => Operation::Reduce { root },
-        OperationKind::ReduceScatter => Operation::ReduceScatter { amounts: each() },
-        OperationKind::Scatter | OperationKind::Transfer => Operation::Scatter { root, amounts: each() },
-    }
-}
-
-/// Divides the one tree of two hosts between both roots: both directions of the cable then carry blocks from the beginning to the end
-fn balance(plan: &mut Plan) {
-    if let [tree] = &mut plan.trees[..]
-        && let [(parent, child)] = tree.arcs[..]
-        && let Some(share) = Ratio::new(1, 2).and_then(|half| tree.share.checked_mul(half))
-    {
-        tree.share = share;
-        plan.trees.push(Tree { share, root: child, arcs: vec![(child, parent)] });
-    }
+/// How `rank` carries out the operation for elements of `size` bytes
+fn prepare(planned: &Planned, rank: usize, counts: &Counts, size: usize, options: GroupOptions) -> Prepared {
+    let payload = planned.payload(counts).saturating_mul(size as u64);
+    let lens =
+        parts(&planned.plan, counts).into_iter().map(|(_, [start, end])| (end - start).saturating_mul(size));
+    let blocks =
+        Blocks::best(&lens.collect::<Vec<_>>(), &planned.forecast, payload, options.block_bytes, size);
+    let window = options.window(planned.channels, blocks.longest());
+    let schedule = Schedule::new(&planned.plan, rank, counts, size);
+    Prepared { schedule, blocks, window, following: Mutex::default() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ElementType;
+    use crate::{ElementType, Ratio};
 
     const RATE: u64 = 9_200_000_000;
 
@@ -277,7 +148,7 @@ mod tests {
     #[test]
     fn two_hosts_combine_half_of_the_vector_each() {
         let cabling = Cabling::line(2, RATE);
-        let plan = Plans::new(cabling.clone()).unwrap().trees.unwrap();
+        let plan = Plans::new(cabling.clone()).unwrap().trees.clone().unwrap();
         assert_eq!(crate::verify(&cabling, &plan).unwrap(), Ratio::ONE);
         assert_eq!(plan.trees.iter().map(|tree| tree.root).collect::<Vec<_>>(), [0, 1]);
     }

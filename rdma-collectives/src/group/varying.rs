@@ -243,8 +243,7 @@ impl<D: Device> Group<D> {
     /// # Errors
     ///
     /// [`GroupError::Argument`] if the slices are not as long as the counts say, or the counts not as the group;
-    /// [`GroupError::Mismatch`] on all ranks if one expects another count from a rank than that rank sends; [`GroupError::Plan`] for more
-    /// than [`MAX_ALL_TO_ALL_HOSTS`](crate::MAX_ALL_TO_ALL_HOSTS) ranks; those of every operation.
+    /// [`GroupError::Mismatch`] on all ranks if one expects another count from a rank than that rank sends; those of every operation.
     ///
     /// # Cancel safety
     ///

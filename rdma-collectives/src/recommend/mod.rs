@@ -10,7 +10,9 @@ use std::fmt;
 pub use self::limit::Limit;
 use crate::advice::{MAX_PORTS, connected_bound};
 use crate::spread::spread;
-use crate::{AdviceError, Cabling, CablingError, MAX_RATE, Operation, PlanError, Ratio};
+use crate::{
+    AdviceError, Cabling, CablingError, MAX_EXACT_ALL_TO_ALL_HOSTS, MAX_RATE, Operation, PlanError, Ratio,
+};
 
 /// The most hosts for which a cabling is recommended.
 const MAX_RECOMMENDED_HOSTS: usize = 64;
@@ -96,7 +98,7 @@ impl fmt::Display for Recommendation {
 ///
 /// Those of [`recommend_for`].
 pub fn recommend(hosts: usize, ports: usize, rate: u64) -> Result<Recommendation, AdviceError> {
-    require_hosts(hosts)?;
+    require_hosts(hosts, &Operation::AllReduce)?;
     recommend_for(&vec![ports; hosts], rate, &Operation::AllReduce)
 }
 
@@ -110,13 +112,13 @@ pub fn recommend(hosts: usize, ports: usize, rate: u64) -> Result<Recommendation
 ///
 /// [`AdviceError::Ports`] or [`AdviceError::TotalPorts`] if the ports cannot connect the hosts, or one has more than [`MAX_PORTS`];
 /// [`AdviceError::Cabling`] for an impossible rate or no hosts; [`AdviceError::Plan`] with [`PlanError::TooManyHosts`] for more than 64 hosts,
-/// and with the errors of [`bound`](crate::bound()) for the operation.
+/// or for an all_to_all among more than [`MAX_EXACT_ALL_TO_ALL_HOSTS`], and with the errors of [`bound`](crate::bound()) for the operation.
 pub fn recommend_for(
     ports: &[usize],
     rate: u64,
     operation: &Operation,
 ) -> Result<Recommendation, AdviceError> {
-    require_hosts(ports.len())?;
+    require_hosts(ports.len(), operation)?;
     require_ports(ports)?;
     if rate == 0 || rate > MAX_RATE {
         return Err(CablingError::Rate { cable: 0, rate }.into());
@@ -157,12 +159,16 @@ pub fn recommend_for(
     })
 }
 
-fn require_hosts(hosts: usize) -> Result<(), AdviceError> {
+fn require_hosts(hosts: usize, operation: &Operation) -> Result<(), AdviceError> {
+    let most = match operation {
+        Operation::AllToAll { .. } => MAX_EXACT_ALL_TO_ALL_HOSTS,
+        _ => MAX_RECOMMENDED_HOSTS,
+    };
     match hosts {
         0 => Err(CablingError::Hosts { hosts }.into()),
         1 => Err(PlanError::OneHost.into()),
-        2..=MAX_RECOMMENDED_HOSTS => Ok(()),
-        _ => Err(PlanError::TooManyHosts { hosts, most: MAX_RECOMMENDED_HOSTS }.into()),
+        _ if hosts <= most => Ok(()),
+        _ => Err(PlanError::TooManyHosts { hosts, most }.into()),
     }
 }
 

@@ -35,8 +35,12 @@ pub(crate) const LINE_3: Shape = (3, &[(0, 1), (1, 2)]);
 pub(crate) const RING_3: Shape = (3, &[(0, 1), (1, 2), (2, 0)]);
 pub(crate) const MESH_4: Shape = (4, &[(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
 
+/// `a` to `z`, then `aa`, `ab`, …
 pub(crate) fn name(rank: usize) -> String {
-    char::from(b'a' + rank as u8).to_string()
+    const LETTERS: usize = 26;
+    let last = char::from(b'a' + (rank % LETTERS) as u8);
+    let before = (rank / LETTERS).checked_sub(1).map_or_else(String::new, name);
+    format!("{before}{last}")
 }
 
 /// The sessions of each rank, with their neighbours, and the nodes, which have to live

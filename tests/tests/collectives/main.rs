@@ -9,6 +9,7 @@ mod figures;
 mod following;
 mod growing;
 mod joins;
+mod largest;
 mod leaving;
 mod limits;
 mod oracle;

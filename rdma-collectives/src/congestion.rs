@@ -1,0 +1,102 @@
+//! Paths for much data at once, each over the cables that carry least so far
+
+use crate::network::Network;
+
+/// How often all data are divided: each pair has at most so many paths
+const ROUNDS: usize = 8;
+/// The logarithm of how much dearer a cable is at last that carries twice as much as the mean: the plans of rings, tori and cubes with 17 to
+/// 64 hosts are the nearest to their bounds, of 3, 6, 12, 24 and 48
+const STEEPNESS: f64 = 12.0;
+
+/// The arcs of a path, from the sender on
+pub(crate) type Path = Vec<(usize, usize)>;
+
+/// Paths of each pair of sender, receiver and amount, with the part of its amount that takes each, and the prices of the arcs
+///
+/// The pairs of a sender are next to each other. In each round, each sender in turn sends a part of all its data by the cheapest paths, where
+/// the price of an arc grows exponentially with the time that it needs for what it carries: the prices come near to those of the linear program.
+pub(crate) fn route(
+    network: &Network,
+    arcs: &[(usize, usize)],
+    pairs: &[(usize, usize, u64)],
+) -> (Vec<Vec<(Path, f64)>>, Vec<f64>) {
+    let capacities: Vec<_> = arcs.iter().map(|&(from, to)| network.capacity(from, to) as f64).collect();
+    let mut paths = vec![Vec::new(); pairs.len()];
+    let mut times = vec![0.0; arcs.len()];
+    let mut prices: Vec<_> = capacities.iter().map(|capacity| capacity.recip()).collect();
+    let full = full_time(network.hosts(), arcs, pairs, &prices);
+    for _ in 0..ROUNDS {
+        let mut first = 0;
+        for of_sender in pairs.chunk_by(|left, right| left.0 == right.0) {
+            let last_arcs = cheapest(network.hosts(), arcs, &prices, of_sender[0].0);
+            for (pair, &(from, to, amount)) in (first..).zip(of_sender) {
+                let mut path = Vec::new();
+                let mut host = to;
+                while host != from {
+                    let arc = last_arcs[host].expect("the hosts are connected");
+                    times[arc] += amount as f64 / capacities[arc];
+                    path.push(arcs[arc]);
+                    host = arcs[arc].0;
+                }
+                path.reverse();
+                add(&mut paths[pair], path);
+            }
+            prices = prices_of(&times, &capacities, full);
+            first += of_sender.len();
+        }
+    }
+    (paths, prices)
+}
+
+/// One more part of a pair's data takes `path`
+fn add(paths: &mut Vec<(Path, f64)>, path: Path) {
+    match paths.iter_mut().find(|(known, _)| *known == path) {
+        Some((_, parts)) => *parts += 1.0,
+        None => paths.push((path, 1.0)),
+    }
+}
+
+/// What an arc carries at last, on average, if all paths are short, in time
+fn full_time(hosts: usize, arcs: &[(usize, usize)], pairs: &[(usize, usize, u64)], prices: &[f64]) -> f64 {
+    let mut sum = 0.0;
+    for of_sender in pairs.chunk_by(|left, right| left.0 == right.0) {
+        let last_arcs = cheapest(hosts, arcs, prices, of_sender[0].0);
+        for &(from, to, amount) in of_sender {
+            let mut host = to;
+            while host != from {
+                let arc = last_arcs[host].expect("the hosts are connected");
+                sum += amount as f64 * prices[arc];
+                host = arcs[arc].0;
+            }
+        }
+    }
+    ROUNDS as f64 * sum / arcs.len() as f64
+}
+
+fn prices_of(times: &[f64], capacities: &[f64], full: f64) -> Vec<f64> {
+    let most = times.iter().copied().fold(0.0, f64::max);
+    // Differences to the most loaded arc: no power overflows.
+    let price = |time: f64| ((time - most) * STEEPNESS / full).exp();
+    times.iter().zip(capacities).map(|(&time, capacity)| price(time) / capacity).collect()
+}
+
+/// By host, the last arc of the cheapest path to it
+fn cheapest(hosts: usize, arcs: &[(usize, usize)], prices: &[f64], sender: usize) -> Vec<Option<usize>> {
+    let mut costs = vec![f64::INFINITY; hosts];
+    let mut last_arcs = vec![None; hosts];
+    let mut is_done = vec![false; hosts];
+    costs[sender] = 0.0;
+    loop {
+        let open = (0..hosts).filter(|&host| !is_done[host] && costs[host].is_finite());
+        let Some(host) = open.min_by(|&left, &right| costs[left].total_cmp(&costs[right])) else {
+            return last_arcs;
+        };
+        is_done[host] = true;
+        for (arc, &(_, to)) in arcs.iter().enumerate().filter(|(_, (from, _))| *from == host) {
+            let cost = costs[host] + prices[arc];
+            if cost < costs[to] {
+                (costs[to], last_arcs[to]) = (cost, Some(arc));
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The plans over a cabling, made when they are first needed: groups of a process over equal cablings share them
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use super::call::OperationKind;
+use super::counts::Counts;
+use super::recent::Recent;
+use super::schedule::Schedule;
+use crate::predict::Forecast;
+use crate::{Algorithm, AllReducePlans, Cabling, Costs, Operation, Plan, PlanError, Ratio, Tree, planner};
+
+/// The costs of a block beside its bytes, between flooding and trees: measured over simulated sessions.
+const COSTS: Costs = Costs { block_ns: 1_000 };
+/// Vectors above this are never flooded, in bytes.
+const MAX_FLOOD: u64 = 1 << 20;
+
+/// A plan, and how its blocks follow each other
+#[derive(Debug)]
+pub(crate) struct Planned {
+    pub(super) plan: Plan,
+    pub(super) forecast: Forecast,
+    /// The most channels into a rank
+    pub(super) channels: usize,
+}
+
+impl Planned {
+    fn new(cabling: &Cabling, plan: Plan) -> Result<Self, PlanError> {
+        let channels = |rank| Schedule::new(&plan, rank, &Counts::Even(1 << 32), 1).ins.len();
+        let most = (0..plan.hosts.len()).map(channels).max().unwrap_or(0);
+        Ok(Self { forecast: plan.forecast(cabling)?, channels: most, plan })
+    }
+
+    /// The payload of the plan, in elements
+    pub(super) fn payload(&self, counts: &Counts) -> u64 {
+        counts.total(match &self.plan.operation {
+            Operation::AllReduce
+            | Operation::AllReduceAmong { .. }
+            | Operation::Broadcast { .. }
+            | Operation::Reduce { .. } => 1,
+            Operation::AllGather { amounts }
+            | Operation::Gather { amounts, .. }
+            | Operation::ReduceScatter { amounts }
+            | Operation::Scatter { amounts, .. } => amounts.iter().sum(),
+            Operation::AllToAll { amounts } => amounts.iter().flatten().sum(),
+        })
+    }
+}
+
+/// Names a plan: the kind of an operation, its root, and the receiver of a transfer
+pub(super) type PlanKey = (OperationKind, usize, usize);
+
+/// All plans over a cabling
+#[derive(Debug)]
+pub(crate) struct CablingPlans {
+    pub(crate) cabling: Cabling,
+    /// `None` for a single host
+    pub(crate) trees: Option<Plan>,
+    /// The longest vector that is flooded, in bytes
+    pub(super) most_flooded: u64,
+    made: Mutex<Made>,
+}
+
+/// The plans that were needed so far
+#[derive(Debug, Default)]
+struct Made {
+    /// Of operations whose parts have equal lengths
+    even: BTreeMap<PlanKey, Arc<Planned>>,
+    /// Of others, by their scaled counts
+    varying: Recent<(PlanKey, Counts), Arc<Planned>>,
+}
+
+/// The plans of all cablings that groups of this process have
+static KNOWN: Mutex<Vec<Weak<CablingPlans>>> = Mutex::new(Vec::new());
+
+impl CablingPlans {
+    /// The plans over `cabling`, which may be known
+    pub(crate) fn of(cabling: Cabling) -> Result<Arc<Self>, PlanError> {
+        let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = known().iter().filter_map(Weak::upgrade).find(|plans| plans.cabling == cabling);
+        if let Some(plans) = found {
+            return Ok(plans);
+        }
+        // Without the lock: groups over other cablings do not wait. Two threads may make the same plans.
+        let plans = Arc::new(Self::new(cabling)?);
+        let mut known = known();
+        known.retain(|plans| plans.strong_count() > 0);
+        known.push(Arc::downgrade(&plans));
+        Ok(plans)
+    }
+
+    fn new(cabling: Cabling) -> Result<Self, PlanError> {
+        let mut plans = Self { cabling, trees: None, most_flooded: 0, made: Mutex::default() };
+        if plans.cabling.hosts().len() > 1 {
+            let all_reduce = AllReducePlans::new(&plans.cabling)?;
+            plans.most_flooded = plans.crossover(&all_reduce)?;
+            let AllReducePlans { mut trees, flood } = all_reduce;
+            balance(&mut trees);
+            plans.trees = Some(trees.clone());
+            let mut made = Made::default();
+            // A barrier floods one byte, and a flood is an operation of its own here.
+            for (kind, plan) in [(OperationKind::AllReduce, trees), (OperationKind::Barrier, flood)] {
+                made.even.insert((kind, 0, 0), Arc::new(Planned::new(&plans.cabling, plan)?));
+            }
+            plans.made = made.into();
+        }
+        Ok(plans)
+    }
+
+    /// The longest vector for which flooding is faster, by bisection
+    fn crossover(&self, plans: &AllReducePlans) -> Result<u64, PlanError> {
+        let (mut low, mut high) = (0, MAX_FLOOD);
+        while low < high {
+            let middle = (low + high).div_ceil(2);
+            match plans.choose(&self.cabling, middle, COSTS)?.0 {
+                Algorithm::Flood => low = middle,
+                Algorithm::Trees => high = middle - 1,
+            }
+        }
+        Ok(low)
+    }
+
+    pub(super) fn planned(&self, key: PlanKey, counts: &Counts) -> Result<Arc<Planned>, PlanError> {
+        let amounts = counts.scaled();
+        let make = || {
+            let operation = operation(key, self.cabling.hosts().len(), &amounts);
+            Planned::new(&self.cabling, planner::plan(&self.cabling, &operation)?).map(Arc::new)
+        };
+        // Ranks that need the same plan at once wait for the first of them.
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Counts::Even(_) = counts {
+            if let Some(planned) = made.even.get(&key) {
+                return Ok(Arc::clone(planned));
+            }
+            let planned = make()?;
+            made.even.insert(key, Arc::clone(&planned));
+            return Ok(planned);
+        }
+        let key = (key, amounts.clone());
+        if let Some(planned) = made.varying.get(&key) {
+            return Ok(Arc::clone(planned));
+        }
+        let planned = make()?;
+        made.varying.insert(key, Arc::clone(&planned));
+        Ok(planned)
+    }
+}
+
+/// The operation to plan
+///
+/// One that moves nothing is planned as if each rank had something to send: the ranks then find out whether they agree.
+fn operation((kind, root, _): PlanKey, ranks: usize, amounts: &Counts) -> Operation {
+    let pair = |from, to| amounts.pair([from, to]) as u64;
+    let each = || {
+        let amounts: Vec<_> = (0..ranks).map(|rank| amounts.part(rank) as u64).collect();
+        let is_rooted =
+            matches!(kind, OperationKind::Gather | OperationKind::Scatter | OperationKind::Transfer);
+        let moves = (0..ranks).any(|rank| amounts[rank] > 0 && !(is_rooted && rank == root));
+        if moves { amounts } else { vec![1; ranks] }
+    };
+    match kind {
+        OperationKind::AllGather
+        | OperationKind::Barrier
+        | OperationKind::Duplicate
+        | OperationKind::Replan
+        | OperationKind::Split => Operation::AllGather { amounts: each() },
+        OperationKind::AllReduce => Operation::AllReduce,
+        OperationKind::AllToAll => {
+            let moves = (0..ranks).any(|from| (0..ranks).any(|to| from != to && pair(from, to) > 0));
+            let amount = |from, to| if moves { pair(from, to) } else { 1 };
+            let from = |from| (0..ranks).map(|to| amount(from, to)).collect();
+            Operation::AllToAll { amounts: (0..ranks).map(from).collect() }
+        }
+        OperationKind::Broadcast => Operation::Broadcast { root },
+        OperationKind::Gather => Operation::Gather { root, amounts: each() },
+        OperationKind::Reduce => Operation::Reduce { root },
+        OperationKind::ReduceScatter => Operation::ReduceScatter { amounts: each() },
+        OperationKind::Scatter | OperationKind::Transfer => Operation::Scatter { root, amounts: each() },
+    }
+}
+
+/// Divides the one tree of two hosts between both roots: both directions of the cable then carry blocks from the beginning to the end
+fn balance(plan: &mut Plan) {
+    if let [tree] = &mut plan.trees[..]
+        && let [(parent, child)] = tree.arcs[..]
+        && let Some(share) = Ratio::new(1, 2).and_then(|half| tree.share.checked_mul(half))
+    {
+        tree.share = share;
+        plan.trees.push(Tree { share, root: child, arcs: vec![(child, parent)] });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: u64 = 9_200_000_000;
+
+    /// Catches plans that are made for each rank, and those of a cabling that are kept when no group has it, or are taken for those of another.
+    #[test]
+    fn ranks_of_a_process_share_plans_until_the_last_is_gone() {
+        let ring = |hosts| CablingPlans::of(Cabling::ring(hosts, RATE)).unwrap();
+        let (one, other) = (ring(9), ring(9));
+        assert!(Arc::ptr_eq(&one, &other));
+        assert!(!Arc::ptr_eq(&one, &ring(8)));
+        let gather = (OperationKind::AllGather, 0, 0);
+        let planned = |plans: &CablingPlans, counts| plans.planned(gather, &counts).unwrap();
+        assert!(Arc::ptr_eq(&planned(&one, Counts::Even(7)), &planned(&other, Counts::Even(70))));
+        let (gone, planned) = (Arc::downgrade(&one), Arc::downgrade(&planned(&one, Counts::Even(7))));
+        drop((one, other));
+        assert_eq!((gone.strong_count(), planned.strong_count()), (0, 0));
+    }
+}

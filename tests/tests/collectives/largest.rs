@@ -1,0 +1,83 @@
+//! The largest groups: 64 ranks
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use rdma_async::NodeOptions;
+use rdma_collectives::{Group, GroupError, MAX_HOSTS, Reduction};
+use rdma_sim::SimDevice;
+
+use crate::cluster::{cabling, connect, joined, name, on_all, sim};
+
+const SIDE: usize = 8;
+const RANKS: usize = SIDE * SIDE;
+const _: () = assert!(RANKS == MAX_HOSTS);
+/// Elements of a rank, fewer than trees and more
+const LENS: [usize; 2] = [1, 1000];
+
+/// A torus of 8 × 8 Macs with four cables each
+fn torus() -> Vec<(usize, usize)> {
+    let mut edges = Vec::new();
+    for (row, column) in (0..SIDE).flat_map(|row| (0..SIDE).map(move |column| (row, column))) {
+        let at = |row: usize, column: usize| row % SIDE * SIDE + column % SIDE;
+        edges.extend([(at(row, column), at(row, column + 1)), (at(row, column), at(row + 1, column))]);
+    }
+    edges
+}
+
+/// All operations, with results that depend on each rank
+async fn operate(group: &mut Group<SimDevice>) -> Result<(), GroupError> {
+    let (rank, size) = (group.rank() as u64, group.size() as u64);
+    let sum = size * (size - 1) / 2;
+    for len in LENS {
+        let mut vector = vec![rank; len];
+        group.all_reduce(&mut vector, Reduction::Sum).await?;
+        assert_eq!(vector, vec![sum; len]);
+
+        let root = group.size() - 1;
+        let mut vector = vec![rank; len];
+        group.broadcast(root, &mut vector).await?;
+        assert_eq!(vector, vec![root as u64; len]);
+        vector = vec![rank; len];
+        group.reduce(root, &mut vector, Reduction::Max).await?;
+        if group.rank() == root {
+            assert_eq!(vector, vec![root as u64; len]);
+        }
+
+        let all: Vec<_> = (0..size).flat_map(|rank| vec![rank; len]).collect();
+        let mut gathered = vec![0; all.len()];
+        group.all_gather(&vec![rank; len], &mut gathered).await?;
+        assert_eq!(gathered, all);
+    }
+    // Rank 3 sends 3 + 64 × 5 to rank 5.
+    let sent: Vec<_> = (0..size).map(|to| rank + size * to).collect();
+    let mut received = vec![0; sent.len()];
+    group.all_to_all(&sent, &mut received).await?;
+    assert_eq!(received, (0..size).map(|from| from + size * rank).collect::<Vec<_>>());
+    group.barrier().await
+}
+
+/// Catches a rank that does not fit into a field of a message, and a survivor that waits for ever.
+#[test]
+fn sixty_four_ranks_operate_and_go_on_without_one() {
+    const LOST: usize = 27;
+    let (edges, timeout) = (torus(), Duration::from_millis(20));
+    let cabling = cabling(RANKS, &edges);
+    let options = NodeOptions::new().peer_timeout(timeout).max_peers(1).max_sessions(1);
+    sim(RANKS, &edges).sanitize(false).run(async |net| {
+        let cluster = connect(&net, &cabling, &options).await;
+        let mut groups = joined(&cluster, &cabling).await;
+        drop(cluster);
+        on_all(&mut groups, async |_, group| operate(group).await.unwrap()).await;
+        net.inject(format!("at 0us {} kill", name(LOST)).parse().unwrap());
+        let ranks = groups.into_iter().enumerate().filter(|(rank, _)| *rank != LOST);
+        let ends = ranks.map(async |(_, mut group)| {
+            let error = group.barrier().await.unwrap_err();
+            assert!(matches!(error, GroupError::Lost { rank: LOST, .. }), "{error}");
+            let mut group = group.shrink().await.unwrap();
+            assert_eq!(group.size(), RANKS - 1);
+            operate(&mut group).await.unwrap();
+        });
+        join_all(ends).await;
+    });
+}
