@@ -9,12 +9,13 @@
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join;
 use rdma_async::{Device, Node, Session, TokioRuntime};
 use rdma_sim::driver::realtime;
-use rdma_sim::{Sim, Topology};
+use rdma_sim::{LineRate, Sim, Topology};
 use rdma_sim_verbs::shared::Settings;
 use rdma_tb5::{OpenOptions, Provider, VerbsDevice};
 use rdma_tests::hosts::{Hosts, Running};
@@ -108,12 +109,16 @@ fn take_one_core() {}
 
 /// A process of the fabric with an idle session: this program again
 #[expect(clippy::print_stdout, reason = "this is how it answers")]
-fn idle(peer: Option<SocketAddr>) {
+fn idle(peer: Option<SocketAddr>, ports: usize) {
     let program = async {
         let provider = Provider::load().unwrap_or_else(|error| panic!("{error}"));
-        let open = move || VerbsDevice::open(&provider, "rdma_en2", OpenOptions::new());
-        let builder = Node::builder(open).runtime(std::sync::Arc::new(TokioRuntime::current()));
-        let node = builder.build().expect("the device is fresh");
+        let open = |port: usize| {
+            let provider = Arc::clone(&provider);
+            move || VerbsDevice::open(&provider, &format!("rdma_en{}", 2 + port), OpenOptions::new())
+        };
+        let builder = Node::builder(open(0)).runtime(Arc::new(TokioRuntime::current()));
+        let builder = (1..ports).fold(builder, |builder, port| builder.device(open(port)));
+        let node = builder.build().expect("the devices are fresh");
         let session = match peer {
             Some(peer) => {
                 node.connect(TcpStream::connect(peer).await.expect("it listens")).await.expect("connects")
@@ -140,14 +145,21 @@ fn idle(peer: Option<SocketAddr>) {
     runtime.block_on(program);
 }
 
-/// The share of a core that each of two processes with an idle session takes
-fn idle_processes() -> [f64; 2] {
-    let hosts = Hosts::new("idle", &Settings::new(Topology::pair()), "");
+/// The share of a core that each of two processes with an idle session over so many cables takes
+fn idle_processes(ports: usize) -> [f64; 2] {
+    let pair = Topology::new().host("a", ports).host("b", ports);
+    let cabled = |pair: Topology, port| pair.cable(("a", port), ("b", port), LineRate::TB5);
+    let hosts = Hosts::new("idle", &Settings::new((0..ports).fold(pair, cabled)), "");
     let start = |name: &str, peer: &str| {
         let program = std::env::current_exe().expect("this program has a path");
         let mut command = hosts.command(program, name);
-        let mut child =
-            Running(command.args(["--idle", peer]).stdout(Stdio::piped()).spawn().expect("it runs"));
+        let mut child = Running(
+            command
+                .args(["--idle", peer, &ports.to_string()])
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("it runs"),
+        );
         let lines = BufReader::new(child.0.stdout.take().expect("it is piped")).lines();
         (child, lines.map(|line| line.expect("it answers")))
     };
@@ -159,10 +171,10 @@ fn idle_processes() -> [f64; 2] {
 #[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    if let [_, flag, peer] = &arguments[..]
+    if let [_, flag, peer, ports] = &arguments[..]
         && flag == "--idle"
     {
-        return idle(peer.parse().ok());
+        return idle(peer.parse().ok(), ports.parse().expect("a number"));
     }
     take_one_core();
     let (model, (real, share)) = (model_ns(), in_real_time());
@@ -174,8 +186,8 @@ fn main() {
     );
     let percent = share * 100.0;
     println!("an idle session in real time: {percent:.2} % of a core (below 1)");
-    for (host, share) in ["a", "b"].iter().zip(idle_processes()) {
-        let percent = share * 100.0;
-        println!("an idle process over the verbs, host {host}: {percent:.2} % of a core (below 1)");
+    for ports in [1, 2, 4] {
+        let [a, b] = idle_processes(ports).map(|share| share * 100.0);
+        println!("two idle processes over the verbs, ports {ports}: {a:.2} and {b:.2} % of a core (below 1)");
     }
 }
