@@ -19,6 +19,9 @@ use crate::sync::{Arc, Condvar, Mutex, MutexGuard, spawn, wait_for};
 /// quarter of that nap, unless it has come to spin for all polls. So a lone message, such as a heartbeat, does not cost what the beginning of
 /// a conversation does.
 ///
+/// Naps of a millisecond and more end at the same times on all queues of a process, and the one that follows a shorter one earlier: a task that
+/// polls several queues is woken once for all of them.
+///
 /// ```
 /// use std::time::Duration;
 ///
