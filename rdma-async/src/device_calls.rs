@@ -9,7 +9,7 @@
 use std::future::poll_fn;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -56,6 +56,22 @@ pub(crate) struct DeviceCalls {
 /// What is done with the outcome of a call: by the thread of the call, or when the limit has passed
 type Done<T> = Box<dyn FnOnce(Result<T, BlockedCall>) + Send>;
 
+/// How often a call that lasts has returned from its device
+#[derive(Default)]
+pub(crate) struct Progress(AtomicU32);
+
+impl Progress {
+    /// The device has returned once more
+    pub(crate) fn made(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Looks within the limit of a call that lasts, which count as long as it makes no progress.
+///
+/// Looks are counted instead of time: a process that was stopped, and a machine that slept, have made no progress meanwhile.
+const LOOKS: u32 = 4;
+
 /// A call that is under way
 struct Pending<T> {
     /// `None` once the outcome is known.
@@ -89,12 +105,46 @@ impl DeviceCalls {
         self.abandoned.load(Ordering::Relaxed)
     }
 
+    /// Whether a call may sleep: time passes for its thread as for the tasks
+    pub(crate) fn may_sleep(&self) -> bool {
+        self.runtime.passes_by_itself()
+    }
+
+    /// Sleeps until the clock shows a multiple of `interval`: at the same time as other calls, so that a processor rests longer between them
+    pub(crate) fn sleep_until_next(&self, interval: Duration) {
+        let (now, interval) = (self.runtime.now().as_nanos(), interval.as_nanos() as u64);
+        std::thread::sleep(Duration::from_nanos(interval - now % interval));
+    }
+
     /// Runs `f`, and `done` with its outcome; a device that is blocked is not called
     ///
     /// `done` runs once: at once, on the thread of the call, or on a task when the limit has passed.
     pub(crate) fn start<T: Send + 'static>(
         self: &Arc<Self>,
         call: DeviceCall,
+        f: impl FnOnce() -> T + Send + 'static,
+        done: impl FnOnce(Result<T, BlockedCall>) + Send + 'static,
+    ) {
+        self.start_watched(call, None, f, done);
+    }
+
+    /// As [`start`](Self::start), for a call that lasts: the limit is one for each time that `f` makes progress, and is noticed up to a quarter of
+    /// it late
+    pub(crate) fn start_lasting<T: Send + 'static>(
+        self: &Arc<Self>,
+        call: DeviceCall,
+        f: impl FnOnce(&Progress) -> T + Send + 'static,
+        done: impl FnOnce(Result<T, BlockedCall>) + Send + 'static,
+    ) {
+        let progress = Arc::new(Progress::default());
+        let of_call = Arc::clone(&progress);
+        self.start_watched(call, Some(progress), move || f(&of_call), done);
+    }
+
+    fn start_watched<T: Send + 'static>(
+        self: &Arc<Self>,
+        call: DeviceCall,
+        progress: Option<Arc<Progress>>,
         f: impl FnOnce() -> T + Send + 'static,
         done: impl FnOnce(Result<T, BlockedCall>) + Send + 'static,
     ) {
@@ -117,19 +167,36 @@ impl DeviceCalls {
             })
         }));
         if !pending.is_done() {
-            self.watch(call, pending);
+            self.watch(call, pending, progress);
         }
     }
 
     /// Reports the call if it does not return in time
-    fn watch<T: Send + 'static>(self: &Arc<Self>, call: DeviceCall, pending: Arc<Pending<T>>) {
+    fn watch<T: Send + 'static>(
+        self: &Arc<Self>,
+        call: DeviceCall,
+        pending: Arc<Pending<T>>,
+        progress: Option<Arc<Progress>>,
+    ) {
         let calls = Arc::clone(self);
         let mut timer = self.runtime.timer();
-        timer.as_mut().reset(self.runtime.now() + self.limit);
+        timer.as_mut().reset(self.runtime.now() + self.limit / progress.as_ref().map_or(1, |_| LOOKS));
         self.runtime.spawn(Box::pin(async move {
-            let expired = poll_fn(|cx| match pending.poll_done(cx) {
-                Poll::Ready(()) => Poll::Ready(false),
-                Poll::Pending => timer.as_mut().poll_expired(cx).map(|()| true),
+            let (mut made, mut looks) = (0, 0);
+            let expired = poll_fn(|cx| {
+                if pending.poll_done(cx).is_ready() {
+                    return Poll::Ready(false);
+                }
+                while timer.as_mut().poll_expired(cx).is_ready() {
+                    let Some(progress) = &progress else { return Poll::Ready(true) };
+                    let before = std::mem::replace(&mut made, progress.0.load(Ordering::Relaxed));
+                    looks = if before == made { looks + 1 } else { 0 };
+                    if looks == LOOKS {
+                        return Poll::Ready(true);
+                    }
+                    timer.as_mut().reset(calls.runtime.now() + calls.limit / LOOKS);
+                }
+                Poll::Pending
             });
             if expired.await
                 && let Some(done) = pending.take_for(&calls, call)

@@ -136,6 +136,10 @@ impl Runtime for SpinRuntime {
         blocking_threads::run(call);
     }
 
+    fn passes_by_itself(&self) -> bool {
+        true
+    }
+
     fn timer(&self) -> Pin<Box<dyn Timer>> {
         self.0.timers.timer()
     }

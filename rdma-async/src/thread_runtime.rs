@@ -277,6 +277,10 @@ impl Runtime for RuntimeHandle {
         blocking_threads::run(call);
     }
 
+    fn passes_by_itself(&self) -> bool {
+        true
+    }
+
     fn timer(&self) -> Pin<Box<dyn Timer>> {
         self.0.timers.timer()
     }

@@ -64,6 +64,11 @@ impl Runtime for TokioRuntime {
         }
     }
 
+    fn passes_by_itself(&self) -> bool {
+        let _entered = self.handle.enter();
+        !stands_still(Instant::now)
+    }
+
     fn timer(&self) -> Pin<Box<dyn Timer>> {
         let _entered = self.handle.enter();
         Box::pin(TokioTimer {

@@ -59,6 +59,13 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
     /// Also the end of the runtime does not wait for it.
     fn spawn_blocking(&self, call: BlockingCall);
 
+    /// Whether time passes by itself, as that of the system does: then a [blocking call](Self::spawn_blocking) may sleep
+    ///
+    /// The default is no, as in a simulation, where time passes only while all threads wait for it.
+    fn passes_by_itself(&self) -> bool {
+        false
+    }
+
     /// Creates a timer without a deadline
     fn timer(&self) -> Pin<Box<dyn Timer>>;
 

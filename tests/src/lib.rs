@@ -1,5 +1,7 @@
 //! Support for tests and benchmarks: pairs of simulated Macs, processes of a fabric, and fuzz bodies
 
+#[cfg(unix)]
+pub mod counted;
 mod drop_after;
 pub mod files;
 pub mod fuzz;

@@ -15,10 +15,11 @@ use std::time::Duration;
 
 use futures::channel::oneshot;
 use futures::future::join;
-use rdma_async::{ConnectError, Node, NodeOptions, Session};
+use rdma_async::{ConnectError, Node, NodeBuilder, NodeOptions, PathStatus, Session};
 use rdma_core::AnyDevice;
 use rdma_sim::{LineRate, Topology};
 use rdma_tb5::{OpenOptions, Provider, VerbsDevice};
+use rdma_tests::counted::Counted;
 use rdma_tests::gated::{GATE, TRAFFIC, provider};
 use rdma_tests::{connect, message, options};
 use tokio::runtime::Builder;
@@ -184,10 +185,14 @@ impl Cases {
 }
 
 fn node(provider: &Arc<Provider>, host: &str, options: NodeOptions) -> Node<AnyDevice> {
+    builder(provider, host, options).build().unwrap()
+}
+
+fn builder(provider: &Arc<Provider>, host: &str, options: NodeOptions) -> NodeBuilder<AnyDevice> {
     let (provider, name) = (Arc::clone(provider), format!("rdma_en2@{host}"));
     let open_options = OpenOptions::new().call_timeout(LIMIT);
     let open = move || VerbsDevice::open(&provider, &name, open_options.clone()).map(AnyDevice::new);
-    Node::builder(open).options(options.device_timeout(LIMIT)).build().unwrap()
+    Node::builder(open).options(options.device_timeout(LIMIT))
 }
 
 fn run(program: impl Future<Output = ()>) {
@@ -293,6 +298,36 @@ async fn off_the_executor(cases: &mut Cases) {
     drop((a, b));
     until(|| GATE.calls().iter().any(|call| call.0 == "destroy_cq")).await;
     assert_eq!(GATE.calls_by(executor, opening), [""; 0]);
+}
+
+/// A session at rest: one thread queries the port, for longer than a call may take, and is given up with the session
+async fn resting(cases: &mut Cases) {
+    let hosts = hosts(cases.next);
+    cases.next += 1;
+    GATE.watch(&format!("rdma_en2@{}", hosts[0]));
+    let patient = || options().peer_timeout(2 * FOR_EVER);
+    let runtime = Counted::current();
+    let a = builder(&cases.provider, &hosts[0], patient()).runtime(runtime.clone()).build().unwrap();
+    let b = node(&cases.provider, &hosts[1], patient());
+    let (ab, ba) = connect(&a, &b).await.unwrap();
+    exchange(&ab, &ba).await;
+    let queries = || GATE.calls().iter().filter(|call| call.0 == "query_port").count();
+    let queried = |times: usize| {
+        let before = queries();
+        until(move || queries() >= before + times)
+    };
+    queried(50).await;
+    let before = runtime.calls();
+    queried(300).await;
+    assert_eq!(runtime.calls() - before, 0, "calls for 300 queries of a port");
+    inject(&format!("at 0ns {}:rdma_en2 unplug", hosts[0]));
+    until(|| ab.snapshot().paths[0].status == PathStatus::Down).await;
+    inject(&format!("at 0ns {}:rdma_en2 replug", hosts[0]));
+    exchange(&ab, &ba).await;
+    ab.close().await.unwrap();
+    drop((ab, ba));
+    a.wait_idle().await;
+    cases.assert_left_alone("a node at rest").await;
 }
 
 /// A session of which one host has an executor of its own, and sends back what it receives
@@ -408,7 +443,8 @@ async fn losing_the_link_in_a_poll(cases: &mut Cases) {
 
 /// Catches a verb of set-up or teardown on the thread of the executor or under the lock of a poll, a call without a bound, a report that
 /// names another verb, an abandoned object that is called, a blocked post or poll that the log or `Node::device_stats` does not have, and a
-/// protection domain of a lost link that is deallocated.
+/// protection domain of a lost link that is deallocated. Of ports that are not watched by their devices: a call for each query, a thread that is
+/// reported although its queries return, one that outlives the last session, and one that tells of no change.
 ///
 /// Regression: a post asked for the state of the port on the thread of the executor, which a query that did not return kept for ever.
 #[test]
@@ -417,7 +453,7 @@ fn a_provider_that_blocks_in_any_verb_is_reported() {
     let remade: Vec<_> = CONNECTING.into_iter().chain(TEARDOWN).chain(["destroy_cq"]).collect();
     run(async {
         let ends: Vec<_> = TEARDOWN.into_iter().chain(CLOSING).collect();
-        let count = CONNECTING.len() + remade.len() + ends.len() + TRAFFIC.len() + 2;
+        let count = CONNECTING.len() + remade.len() + ends.len() + TRAFFIC.len() + 3;
         let mut cases = Cases::new(count).await;
         off_the_executor(&mut cases).await;
         for verb in CONNECTING {
@@ -433,6 +469,7 @@ fn a_provider_that_blocks_in_any_verb_is_reported() {
             traffic(&mut cases, verb).await;
         }
         losing_the_link_in_a_poll(&mut cases).await;
+        resting(&mut cases).await;
         cases.exchange_other().await;
     });
 }

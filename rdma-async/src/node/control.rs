@@ -17,6 +17,7 @@ use super::first_failures::FirstFailures;
 use super::inner::{Attempt, NodeInner};
 use super::pairing::{Pairing, PortUse, RETRY_INTERVAL};
 use super::path::PreparedPath;
+use super::port_monitor::PORT_INTERVAL;
 use super::port_watch::Watcher;
 use super::wire::ControlStream;
 use crate::error::{ConnectError, SessionError};
@@ -25,8 +26,6 @@ use crate::peering::state::{LostPath, News};
 use crate::time::{sleep, timeout};
 use crate::wait_queue::Waiter;
 
-/// How often a port is looked at that is down, or whose device does not tell of changes.
-const PORT_INTERVAL: Duration = Duration::from_millis(4);
 /// How long a path must have been up to be made again at once.
 const LASTING: Duration = Duration::from_secs(1);
 
@@ -136,7 +135,7 @@ impl<D: Device> Control<D> {
             first: Some(FirstFailures::default()),
             timer: node.runtime.timer(),
             news: Waiter::default(),
-            watcher: Watcher::default(),
+            watcher: node.port_watch.watcher(),
             has_changed: false,
             asks_again: false,
             heard: now,

@@ -10,6 +10,7 @@ mod options;
 mod pairing;
 mod path;
 mod port;
+mod port_monitor;
 mod port_watch;
 mod reactor;
 #[cfg(feature = "shared-key")]

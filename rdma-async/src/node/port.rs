@@ -9,6 +9,7 @@ use rdma_core::session::LinkId;
 use rdma_core::{Cause, Device, PortState};
 
 use super::link_trust::LinkTrust;
+use super::port_monitor::PortMonitor;
 use super::port_watch::PortWatch;
 use crate::blocked_call::{BlockedCall, DeviceCall};
 use crate::device_calls::DeviceCalls;
@@ -49,8 +50,7 @@ pub(super) struct OpenPort<D: Device> {
     calls: Arc<DeviceCalls>,
     /// The most frames that a queue has been found to take
     depth: AtomicU32,
-    /// Whether the device tells of changes of its port.
-    is_watched: bool,
+    monitor: Arc<PortMonitor>,
 }
 
 impl<D: Device> OpenPort<D> {
@@ -116,9 +116,10 @@ impl<D: Device> Port<D> {
         self.current().map_or_else(|| format!("device {index}"), |open| open.device().name().to_owned())
     }
 
-    /// Whether the port was active when it was last asked, and its device tells when that may have changed
+    /// Whether the port was active when it was last asked, and the control tasks are told when that may have changed
     pub(super) fn needs_no_look(&self) -> bool {
-        self.current().is_some_and(|open| open.is_watched) && self.was_active.load(Ordering::Relaxed)
+        self.current().is_some_and(|open| open.monitor.is_watched())
+            && self.was_active.load(Ordering::Relaxed)
     }
 
     /// The longest message of the device in bytes, if it was ever open
@@ -149,9 +150,9 @@ impl<D: Device> Port<D> {
         let device = (self.source.open)().map_err(ConnectError::Open)?;
         let cq = device.create_cq(device.caps().max_cqe)?;
         self.max_message.store(device.caps().max_message, Ordering::Relaxed);
-        let is_watched = device.watch_port(Arc::clone(watch).into());
+        let monitor = PortMonitor::new(watch, device.watch_port(Arc::clone(watch).into()));
         let (calls, depth) = (Arc::clone(&self.calls), AtomicU32::new(u32::MAX));
-        let opened = Arc::new(OpenPort { opened: Some((cq, device)), calls, depth, is_watched });
+        let opened = Arc::new(OpenPort { opened: Some((cq, device)), calls, depth, monitor });
         // Another task may have opened the device meanwhile: all paths share one queue, which the reactor polls.
         let mut current = self.current.lock();
         if current.is_none() {
@@ -181,6 +182,7 @@ impl<D: Device> Port<D> {
     /// Lets go of the device
     fn forget(&self) {
         let before = self.current.lock().take();
+        before.iter().for_each(|open| open.monitor.end());
         self.changes.fetch_add(1, Ordering::Release);
         drop(before);
     }
@@ -188,6 +190,7 @@ impl<D: Device> Port<D> {
     /// Lets go of `open`; false if it is not the device of this port
     pub(super) fn forget_open(&self, open: &Arc<OpenPort<D>>) -> bool {
         let before = self.current.lock().take_if(|current| Arc::ptr_eq(current, open));
+        open.monitor.end();
         self.changes.fetch_add(1, Ordering::Release);
         before.is_some()
     }
@@ -206,6 +209,11 @@ impl<D: Device> Port<D> {
             // Another cable may be plugged in.
             self.trust.forget();
         }
+        let monitored = Arc::downgrade(&open);
+        open.monitor.start(&self.calls, is_active, move || {
+            let port = monitored.upgrade()?.device().port();
+            Some(port.is_ok_and(|port| port.state == PortState::Active))
+        });
         is_active
     }
 

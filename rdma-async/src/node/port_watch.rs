@@ -1,15 +1,19 @@
 //! The changes of a node that its control tasks wait for
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake};
 
 use crate::wait_queue::{SharedWaitQueue, Waiter};
 
 /// Wakes the control tasks of a node when one of its ports may have changed, or the node is closed
-pub(super) struct PortWatch(SharedWaitQueue<u64>);
+pub(super) struct PortWatch {
+    /// How many changes there were
+    changes: SharedWaitQueue<u64>,
+    watchers: AtomicUsize,
+}
 
-/// How much of a [`PortWatch`] a task has seen
-#[derive(Default)]
+/// How much of a [`PortWatch`] a task has seen, until it [leaves](PortWatch::leave)
 pub(super) struct Watcher {
     seen: u64,
     waiter: Waiter,
@@ -17,18 +21,30 @@ pub(super) struct Watcher {
 
 impl PortWatch {
     pub(super) fn new() -> Self {
-        Self(SharedWaitQueue::for_all("its ports to change", 0, 4))
+        let changes = SharedWaitQueue::for_all("its ports to change", 0, 4);
+        Self { changes, watchers: AtomicUsize::new(0) }
+    }
+
+    /// A task that has seen no change
+    pub(super) fn watcher(&self) -> Watcher {
+        self.watchers.fetch_add(1, Ordering::Relaxed);
+        Watcher { seen: 0, waiter: Waiter::default() }
+    }
+
+    /// Whether a change would concern a task
+    pub(super) fn has_watchers(&self) -> bool {
+        self.watchers.load(Ordering::Relaxed) > 0
     }
 
     /// Something has changed
     pub(super) fn changed(&self) {
-        self.0.update(|changes| *changes += 1);
+        self.changes.update(|changes| *changes += 1);
     }
 
     /// Waits for a change since the last one that was seen
     pub(super) fn poll_changed(&self, watcher: &mut Watcher, cx: &Context<'_>) -> Poll<()> {
         let Watcher { seen, waiter } = watcher;
-        self.0.poll_take_alone(waiter, cx, |changes| {
+        self.changes.poll_take_alone(waiter, cx, |changes| {
             let before = std::mem::replace(seen, *changes);
             (before < *changes).then_some(())
         })
@@ -36,7 +52,8 @@ impl PortWatch {
 
     /// The task waits no longer
     pub(super) fn leave(&self, watcher: &mut Watcher) {
-        self.0.leave_alone(&mut watcher.waiter);
+        self.watchers.fetch_sub(1, Ordering::Relaxed);
+        self.changes.leave_alone(&mut watcher.waiter);
     }
 }
 

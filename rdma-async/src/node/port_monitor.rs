@@ -1,0 +1,89 @@
+//! Queries of a port whose device does not tell of changes, on a thread that sleeps between two of them
+//!
+//! The control task of a peering could query the port: each query would take a wake-up for its timer, one for the thread of the query, and one
+//! for the answer. The monitor takes one, for all peerings of the node.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::port_watch::PortWatch;
+use crate::blocked_call::DeviceCall;
+use crate::device_calls::{DeviceCalls, Progress};
+use crate::sync::{AtomicBool, Ordering};
+
+/// The time between two queries of a port: a cable that is pulled is noticed within 5 ms
+pub(super) const PORT_INTERVAL: Duration = Duration::from_millis(4);
+
+/// Whether changes of the port of an open device are known without a query by the control tasks, and the thread that queries it
+pub(super) struct PortMonitor {
+    watch: Arc<PortWatch>,
+    /// Whether the device tells, or the thread runs
+    is_watched: AtomicBool,
+    /// Whether the device was let go of, and is queried no more
+    is_over: AtomicBool,
+}
+
+impl PortMonitor {
+    /// Wakes the tasks of `watch` about a port, of which the device tells itself if `is_watched`
+    pub(super) fn new(watch: &Arc<PortWatch>, is_watched: bool) -> Arc<Self> {
+        let (is_watched, is_over) = (AtomicBool::new(is_watched), AtomicBool::new(false));
+        Arc::new(Self { watch: Arc::clone(watch), is_watched, is_over })
+    }
+
+    /// Whether the control tasks are woken when the port changes
+    pub(super) fn is_watched(&self) -> bool {
+        self.is_watched.load(Ordering::Relaxed)
+    }
+
+    /// Ends the queries for good
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Starts the thread, after a query by a control task with the answer `was_active`, unless the port is watched
+    ///
+    /// It ends when the device has not returned from a call in time, when there are no control tasks, and when `is_active` returns `None` because
+    /// the device is closed. In a simulation, where a thread cannot sleep, it is not started, and the control tasks go on to query the port.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        calls: &Arc<DeviceCalls>,
+        was_active: bool,
+        is_active: impl Fn() -> Option<bool> + Send + 'static,
+    ) {
+        if self.is_watched() || !calls.may_sleep() || self.is_watched.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (monitor, of_thread, caller) = (Arc::clone(self), Arc::clone(self), Arc::clone(calls));
+        let query = move |progress: &Progress| of_thread.query(&caller, progress, was_active, is_active);
+        calls.start_lasting(DeviceCall::Query, query, move |_| {
+            monitor.is_watched.store(false, Ordering::Relaxed);
+            if !monitor.is_over.load(Ordering::Relaxed) {
+                // The control tasks query the port, and so start this again.
+                monitor.watch.changed();
+            }
+        });
+    }
+
+    /// Queries the port again and again, and wakes the control tasks when it has changed
+    fn query(
+        &self,
+        calls: &DeviceCalls,
+        progress: &Progress,
+        mut was_active: bool,
+        is_active: impl Fn() -> Option<bool>,
+    ) {
+        loop {
+            calls.sleep_until_next(PORT_INTERVAL);
+            progress.made();
+            let is_over = self.is_over.load(Ordering::Relaxed) || !self.watch.has_watchers();
+            if is_over || calls.blocked().is_some() {
+                return;
+            }
+            let Some(is_active) = is_active() else { return };
+            if is_active != was_active {
+                was_active = is_active;
+                self.watch.changed();
+            }
+        }
+    }
+}
