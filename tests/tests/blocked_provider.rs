@@ -321,7 +321,10 @@ async fn resting(cases: &mut Cases) {
     queried(300).await;
     assert_eq!(runtime.calls() - before, 0, "calls for 300 queries of a port");
     inject(&format!("at 0ns {}:rdma_en2 unplug", hosts[0]));
+    let before = queries();
     until(|| ab.snapshot().paths[0].status == PathStatus::Down).await;
+    let noticed = queries() - before;
+    assert!(noticed < 500, "{noticed} queries: the next heartbeat has noticed it");
     inject(&format!("at 0ns {}:rdma_en2 replug", hosts[0]));
     exchange(&ab, &ba).await;
     ab.close().await.unwrap();
