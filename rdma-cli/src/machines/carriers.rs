@@ -43,7 +43,7 @@ pub(crate) struct Carriers {
 /// Devices that carried a session, and repairs of its paths
 #[derive(Debug, Serialize)]
 pub(crate) struct Carried {
-    /// The devices of this side with a path to the peer at the end; `tcp` is not RDMA
+    /// The devices of this side with a path to the peer at the end, or at the beginning if the peer has ended the session first; `tcp` is not RDMA
     pub(crate) devices: Vec<String>,
     /// Number of times that the path of a cable was made again
     pub(crate) reconnects: u32,

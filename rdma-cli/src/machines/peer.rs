@@ -37,8 +37,7 @@ impl Peer<'_> {
         runtime()?.block_on(async {
             let (node, session, carrier) = self.open_session(options).await?;
             on_carrier(&carrier)?;
-            let done = in_session(&session, self.host, self.interrupt, work(&session)).await;
-            let carried = Carried::over(&session);
+            let (done, carried) = in_session(&session, self.host, self.interrupt, work(&session)).await;
             end_session(node, session, &done).await;
             let done = done.map_err(explain).map_err(|error| match error {
                 own if own.is::<Interrupted>() || own.is::<OwnFile>() => own,

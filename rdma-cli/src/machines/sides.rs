@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use rdma_async::{AnyDevice, Node, NodeOptions, PathStatus, Session, SharedKey};
 use tokio::time::{Instant, sleep};
 
+use super::carriers::Carried;
 use super::limits::{CHECK_INTERVAL, CLOSE_TIMEOUT, LONG_OUTAGE};
 use super::reset_code::reset_code;
 use crate::failure::at;
@@ -55,14 +56,16 @@ pub(crate) async fn unless_interrupted<T>(
     }
 }
 
-/// Runs `work` over `session` to its end, unless the user asks to stop before; says when no path to `peer` works for some time
+/// Runs `work` over `session` to its end, unless the user asks to stop before, and returns what has carried it; says when no path to `peer`
+/// works for some time
 pub(crate) async fn in_session<T>(
     session: &Session<AnyDevice>,
     peer: impl fmt::Display,
     interrupt: &Interrupt,
     work: impl Future<Output = Result<T>>,
-) -> Result<T> {
+) -> (Result<T>, Carried) {
     let is_outage_noted = AtomicBool::new(false);
+    let begun = Carried::over(session);
     let done = tokio::select! {
         done = unless_interrupted(interrupt, work) => done,
         never = note_outages(session, &peer, &is_outage_noted) => match never {},
@@ -71,7 +74,9 @@ pub(crate) async fn in_session<T>(
     if done.is_ok() && is_outage_noted.into_inner() {
         note_end(&peer);
     }
-    done
+    let ended = Carried::over(session);
+    let devices = if ended.devices.is_empty() { begun.devices } else { ended.devices };
+    (done, Carried { devices, ..ended })
 }
 
 async fn note_outages(
@@ -121,4 +126,44 @@ pub(crate) async fn end_session<T>(node: Node<AnyDevice>, session: Session<AnyDe
 pub(crate) fn with_memory_for(options: NodeOptions, longest: usize, count: usize) -> NodeOptions {
     let memory = longest * count;
     options.max_peers(1).max_message(longest).send_memory(memory).receive_memory(2 * memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use futures::future::try_join;
+    use rdma_tcp::{TcpDevice, TcpOptions};
+
+    use super::*;
+
+    /// Regression: a copy named no device if the path was given up, because the receiver had ended, before the sender looked.
+    #[test]
+    fn a_session_that_the_peer_has_ended_names_what_has_carried_it() {
+        let node = || {
+            let tcp = TcpOptions::new().name(Carried::TCP);
+            let open =
+                move || TcpDevice::bind((Ipv4Addr::LOCALHOST, 0).into(), tcp.clone()).map(AnyDevice::new);
+            Node::builder(open).build().unwrap()
+        };
+        let interrupt = Interrupt::listen().unwrap();
+        runtime().unwrap().block_on(async {
+            let (a, b) = (node(), node());
+            let (to_b, to_a) = tokio::io::duplex(1024);
+            let (session, ()) = try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+            let theirs = b.accept().await.unwrap();
+            let work = async {
+                theirs.close().await?;
+                drop(theirs);
+                b.close();
+                while session.snapshot().paths.iter().any(|path| path.status == PathStatus::Up) {
+                    sleep(CHECK_INTERVAL).await;
+                }
+                Ok(())
+            };
+            let (done, carried) = in_session(&session, "b", &interrupt, work).await;
+            done.unwrap();
+            assert_eq!(carried.devices, [Carried::TCP]);
+        });
+    }
 }

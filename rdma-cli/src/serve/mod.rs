@@ -17,8 +17,8 @@ use crate::args::{Carrier, Machines, Serve};
 use crate::copy::remote::{Incoming, receive};
 use crate::failure::at;
 use crate::machines::{
-    Accepted, Acceptor, Carried, Carriers, Declined, MAX_PEERS, end_session, explain, in_session,
-    interrupted, key_options, listen, runtime, unless_interrupted, with_memory_for,
+    Accepted, Acceptor, Carriers, Declined, MAX_PEERS, end_session, explain, in_session, interrupted,
+    key_options, listen, runtime, unless_interrupted, with_memory_for,
 };
 use crate::measure::{FOREIGN, MAX_MESSAGE, Measurement};
 use crate::report::{Output, Wall, note, with_sources};
@@ -156,8 +156,8 @@ async fn serve(
     output.announce(&format!("{peer} measures: {command}"))?;
     output.announce_carrier(&carrier)?;
     let wall = Wall::start();
-    let done = in_session(&session, peer, interrupt, measurement.answer(&session)).await;
-    let (wall_seconds, carried) = (wall.seconds(), Carried::over(&session));
+    let (done, carried) = in_session(&session, peer, interrupt, measurement.answer(&session)).await;
+    let wall_seconds = wall.seconds();
     end_session(node, session, &done).await;
     Served::new(command, peer, done.map_err(explain)?, wall_seconds, carried).print(output)
 }

@@ -11,7 +11,7 @@ use crate::copy::receive::{Arrived, Received, Receiver};
 use crate::copy::words::{NOT_KEPT, earlier, ended_early, remedy};
 use crate::failure::shown;
 use crate::file::Replacement;
-use crate::machines::{Accepted, Carried, end_session, explain, in_session, lacks_room};
+use crate::machines::{Accepted, end_session, explain, in_session, lacks_room};
 use crate::progress;
 use crate::report::{Output, Wall, with_sources};
 use crate::signals::Interrupt;
@@ -63,9 +63,8 @@ pub(crate) async fn receive(
         session.send_bytes(name.as_os_str().as_encoded_bytes()).await?;
         receiver.receive().await
     };
-    let done = in_session(&session, peer, interrupt, copying).await;
+    let (done, carried) = in_session(&session, peer, interrupt, copying).await;
     let wall_seconds = wall.seconds();
-    let carried = Carried::over(&session);
     // Before the peer is told, which takes seconds while no path works: this process may be killed meanwhile.
     let remedy = match (&done, arrived.incomplete.take()) {
         (Ok(_), _) => String::new(),
