@@ -1,5 +1,5 @@
 use crate::spread::spread;
-use crate::{Cable, Cabling, CablingError, Operation, PlanError, Ratio, planner};
+use crate::{Cable, Cabling, CablingError, MAX_EXACT_ALL_TO_ALL_HOSTS, Operation, PlanError, Ratio, planner};
 
 /// The most ports of a host for which a cabling is recommended.
 pub const MAX_PORTS: usize = 32;
@@ -20,12 +20,13 @@ pub struct Unplug {
 /// # Errors
 ///
 /// Those of [`bound`](crate::bound()): [`PlanError::OneHost`], [`PlanError::Disconnected`] for the cabling as it is,
-/// [`PlanError::Root`], [`PlanError::Amounts`], [`PlanError::NothingToSend`], [`PlanError::TooManyHosts`] or
-/// [`PlanError::Overflow`]. An item has the same for the other cables.
+/// [`PlanError::Root`], [`PlanError::Amounts`], [`PlanError::NothingToSend`], [`PlanError::Overflow`], or
+/// [`PlanError::TooManyHosts`] for an all_to_all among more than [`MAX_EXACT_ALL_TO_ALL_HOSTS`]. An item has the same for the other cables.
 pub fn unplugs(
     cabling: &Cabling,
     operation: &Operation,
 ) -> Result<impl Iterator<Item = Result<Unplug, PlanError>>, PlanError> {
+    require_exact(cabling, operation)?;
     planner::bound(cabling, operation)?;
     let rest = (0..cabling.cables().len()).filter_map(|cable| Some((cable, cabling.without_cable(cable)?)));
     Ok(rest.map(|(cable, rest)| Ok(Unplug { cable, without: connected_bound(&rest, operation)? })))
@@ -52,7 +53,7 @@ pub struct Addition {
 ///
 /// # Errors
 ///
-/// [`AdviceError::FreePorts`] if there is not one number for each host. An item has [`AdviceError::Cabling`] for an impossible rate
+/// [`AdviceError::FreePorts`] if there is not one number for each host; [`AdviceError::Plan`] as for [`unplugs`]. An item has [`AdviceError::Cabling`] for an impossible rate
 /// or too many cables, [`AdviceError::Plan`] if the operation cannot be planned.
 pub fn additions<'a>(
     cabling: &'a Cabling,
@@ -64,6 +65,7 @@ pub fn additions<'a>(
     if free_ports.len() != hosts {
         return Err(AdviceError::FreePorts { numbers: free_ports.len(), hosts });
     }
+    require_exact(cabling, operation)?;
     let free: Vec<_> = (0..hosts).filter(|&host| free_ports[host] > 0).collect();
     let below = |(number, &right): (usize, &usize)| free[..number].iter().map(move |&left| [left, right]);
     let mut pairs: Vec<_> = free.iter().enumerate().flat_map(below).collect();
@@ -76,6 +78,15 @@ pub fn additions<'a>(
         Ok(with.map(|with| Addition { with, diameter, ends }))
     };
     Ok(pairs.into_iter().filter_map(move |ends| addition(ends).transpose()))
+}
+
+/// Refuses operations whose bounds are too far below the best plans to compare cablings by them
+fn require_exact(cabling: &Cabling, operation: &Operation) -> Result<(), PlanError> {
+    let (hosts, most) = (cabling.hosts().len(), MAX_EXACT_ALL_TO_ALL_HOSTS);
+    match operation {
+        Operation::AllToAll { .. } if hosts > most => Err(PlanError::TooManyHosts { hosts, most }),
+        _ => Ok(()),
+    }
 }
 
 /// The bound of an operation, or `None` if hosts cannot reach each other

@@ -7,6 +7,8 @@ const ROUNDS: usize = 8;
 /// The logarithm of how much dearer a cable is at last that carries twice as much as the mean: the plans of rings, tori and cubes with 17 to
 /// 64 hosts are the nearest to their bounds, of 3, 6, 12, 24 and 48
 const STEEPNESS: f64 = 12.0;
+/// What an arc costs that carries nothing, as a part of what the most loaded one costs
+const FREE: f64 = 1e-9;
 
 /// The arcs of a path, from the sender on
 pub(crate) type Path = Vec<(usize, usize)>;
@@ -24,8 +26,9 @@ pub(crate) fn route(
     let mut paths = vec![Vec::new(); pairs.len()];
     let mut times = vec![0.0; arcs.len()];
     let mut prices: Vec<_> = capacities.iter().map(|capacity| capacity.recip()).collect();
-    let full = full_time(network.hosts(), arcs, pairs, &prices);
-    for _ in 0..ROUNDS {
+    // What an arc carries at last, on average, if all paths are short.
+    let mut full = 0.0;
+    for round in 0..=ROUNDS {
         let mut first = 0;
         for of_sender in pairs.chunk_by(|left, right| left.0 == right.0) {
             let last_arcs = cheapest(network.hosts(), arcs, &prices, of_sender[0].0);
@@ -39,10 +42,18 @@ pub(crate) fn route(
                     host = arcs[arc].0;
                 }
                 path.reverse();
-                add(&mut paths[pair], path);
+                if round > 0 {
+                    add(&mut paths[pair], path);
+                }
             }
-            prices = prices_of(&times, &capacities, full);
+            if round > 0 {
+                prices = prices_of(&times, &capacities, full);
+            }
             first += of_sender.len();
+        }
+        if round == 0 {
+            full = ROUNDS as f64 * times.iter().sum::<f64>() / arcs.len() as f64;
+            times.fill(0.0);
         }
     }
     (paths, prices)
@@ -56,27 +67,15 @@ fn add(paths: &mut Vec<(Path, f64)>, path: Path) {
     }
 }
 
-/// What an arc carries at last, on average, if all paths are short, in time
-fn full_time(hosts: usize, arcs: &[(usize, usize)], pairs: &[(usize, usize, u64)], prices: &[f64]) -> f64 {
-    let mut sum = 0.0;
-    for of_sender in pairs.chunk_by(|left, right| left.0 == right.0) {
-        let last_arcs = cheapest(hosts, arcs, prices, of_sender[0].0);
-        for &(from, to, amount) in of_sender {
-            let mut host = to;
-            while host != from {
-                let arc = last_arcs[host].expect("the hosts are connected");
-                sum += amount as f64 * prices[arc];
-                host = arcs[arc].0;
-            }
-        }
-    }
-    ROUNDS as f64 * sum / arcs.len() as f64
-}
-
+/// Only operations whose results are the same on all machines: each rank makes the plan for itself
 fn prices_of(times: &[f64], capacities: &[f64], full: f64) -> Vec<f64> {
     let most = times.iter().copied().fold(0.0, f64::max);
-    // Differences to the most loaded arc: no power overflows.
-    let price = |time: f64| ((time - most) * STEEPNESS / full).exp();
+    let price = |time: f64| {
+        // The power of e, nearly: that of `f64` differs between systems.
+        let power = (1.0 + (time - most) * STEEPNESS / full / 1024.0).max(0.0);
+        // Ten squares are the power of 1024. Among free arcs, few are better.
+        (0..10).fold(power, |power, _| power * power) + FREE
+    };
     times.iter().zip(capacities).map(|(&time, capacity)| price(time) / capacity).collect()
 }
 

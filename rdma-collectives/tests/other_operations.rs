@@ -168,8 +168,22 @@ fn an_all_to_all_of_many_hosts_comes_near_to_its_bound() {
         [(17, ring(17)), (64, ring(64)), (25, torus(5)), (64, torus(8)), (32, cube(5)), (64, cube(6))]
     {
         let cabling = Cabling::of_pairs(hosts, edges, RATE);
-        let plan = all_to_all(&cabling, &vec![vec![1; hosts]; hosts]).unwrap();
+        let mut amounts = vec![vec![1; hosts]; hosts];
+        let plan = all_to_all(&cabling, &amounts).unwrap();
         let above = verify(&cabling, &plan).unwrap();
         assert!(above <= Ratio::new(11, 10).unwrap(), "{hosts} hosts: {above} times the bound");
+        // One that sends nearly all.
+        amounts[3] = vec![1000; hosts];
+        let above = verify(&cabling, &all_to_all(&cabling, &amounts).unwrap()).unwrap();
+        assert!(
+            above <= Ratio::new(13, 10).unwrap(),
+            "{hosts} hosts, one of which sends most: {above} times the bound"
+        );
     }
+    // Each rank makes the plan for itself, on whatever machine it is.
+    let cabling = Cabling::of_pairs(64, torus(8), RATE);
+    let plan = all_to_all(&cabling, &vec![vec![1; 64]; 64]).unwrap();
+    let text = plan.to_string();
+    let hash = text.bytes().fold(0_u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+    assert_eq!((plan.trees.len(), hash), (11_135, 10_407_124_085_404_618_870));
 }

@@ -68,7 +68,7 @@ impl<D: Device> Group<D> {
     pub async fn duplicate(&mut self, options: GroupOptions) -> Result<Self, JoinError> {
         self.come_together(OperationKind::Duplicate).await.map_err(JoinError::of_call)?;
         self.begin().await.map_err(JoinError::of_call)?;
-        let (rank, cabling, founding) = (self.rank, self.plans.cabling.clone(), self.founding.clone());
+        let (rank, cabling, founding) = (self.rank, self.plans.over.cabling.clone(), self.founding.clone());
         let reset = Reset { sessions: self.planned_sessions().collect(), rank };
         self.join_beside(options, rank, &cabling, reset, founding).await
     }
@@ -128,7 +128,7 @@ impl<D: Device> Group<D> {
         let members: Vec<_> = members.into_iter().map(|(_, rank)| rank).collect();
         let number = |rank: usize| members.iter().position(|member| *member == rank);
         let Some(rank) = number(self.rank) else { unreachable!("the rank has its own color") };
-        let cabling = self.plans.cabling.among(&members, |_| true);
+        let cabling = self.plans.over.cabling.among(&members, |_| true);
         if members.len() > 1 {
             Network::of(&cabling)?;
         }

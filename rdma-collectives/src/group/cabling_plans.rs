@@ -1,7 +1,7 @@
 //! The plans over a cabling, made when they are first needed: groups of a process over equal cablings share them
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::call::OperationKind;
 use super::counts::Counts;
@@ -81,9 +81,13 @@ impl CablingPlans {
         if let Some(plans) = found {
             return Ok(plans);
         }
-        // Without the lock: groups over other cablings do not wait. Two threads may make the same plans.
+        // Without the lock: groups over other cablings do not wait. Two threads may make the same plans, of which those of the first are kept.
         let plans = Arc::new(Self::new(cabling)?);
         let mut known = known();
+        let found = known.iter().filter_map(Weak::upgrade).find(|first| first.cabling == plans.cabling);
+        if let Some(first) = found {
+            return Ok(first);
+        }
         known.retain(|plans| plans.strong_count() > 0);
         known.push(Arc::downgrade(&plans));
         Ok(plans)
@@ -126,23 +130,29 @@ impl CablingPlans {
             let operation = operation(key, self.cabling.hosts().len(), &amounts);
             Planned::new(&self.cabling, planner::plan(&self.cabling, &operation)?).map(Arc::new)
         };
-        // Ranks that need the same plan at once wait for the first of them.
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        // Plans are made without the lock: a rank with a plan that is there does not wait.
         if let Counts::Even(_) = counts {
-            if let Some(planned) = made.even.get(&key) {
-                return Ok(Arc::clone(planned));
-            }
-            let planned = make()?;
-            made.even.insert(key, Arc::clone(&planned));
-            return Ok(planned);
+            let found = self.made().even.get(&key).map(Arc::clone);
+            return match found {
+                Some(planned) => Ok(planned),
+                None => {
+                    let planned = make()?;
+                    Ok(Arc::clone(self.made().even.entry(key).or_insert(planned)))
+                }
+            };
         }
         let key = (key, amounts.clone());
-        if let Some(planned) = made.varying.get(&key) {
-            return Ok(Arc::clone(planned));
+        let found = self.made().varying.get(&key).map(Arc::clone);
+        if let Some(planned) = found {
+            return Ok(planned);
         }
         let planned = make()?;
-        made.varying.insert(key, Arc::clone(&planned));
+        self.made().varying.insert(key, Arc::clone(&planned));
         Ok(planned)
+    }
+
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

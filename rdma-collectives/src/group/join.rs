@@ -161,16 +161,16 @@ impl<D: Device> Drop for Reset<D> {
 
 /// The first message to each neighbour
 pub(super) fn greeting(rank: usize, plans: &Plans, options: &GroupOptions) -> Greeting {
-    let cables = plans.cabling.cables().iter().map(|cable| (cable.ends, cable.latency_ns));
+    let cables = plans.over.cabling.cables().iter().map(|cable| (cable.ends, cable.latency_ns));
     let latencies = cables.fold(String::new(), |text, cable| text + &format!("{cable:?}"));
-    let plan = plans.trees.as_ref().map_or_else(String::new, ToString::to_string);
+    let plan = plans.over.trees.as_ref().map_or_else(String::new, ToString::to_string);
     Greeting {
         rank: rank as u64,
         max_message: 0,
         values: [
             VERSION,
-            plans.cabling.hosts().len() as u64,
-            plans.cabling.fingerprint().0 ^ hash(latencies.as_bytes()),
+            plans.over.cabling.hosts().len() as u64,
+            plans.over.cabling.fingerprint().0 ^ hash(latencies.as_bytes()),
             hash(plan.as_bytes()),
             options.block_bytes as u64,
             options.receive_bytes as u64,

@@ -1,6 +1,5 @@
 //! How a rank carries out the operations of a group
 
-use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::blocks::Blocks;
@@ -66,16 +65,8 @@ type ScheduleKey = (PlanKey, Counts, usize);
 /// All plans over a cabling, and the schedules of one rank
 #[derive(Debug)]
 pub(crate) struct Plans {
-    over: Arc<CablingPlans>,
+    pub(crate) over: Arc<CablingPlans>,
     prepared: Recent<ScheduleKey, Arc<Prepared>>,
-}
-
-impl Deref for Plans {
-    type Target = CablingPlans;
-
-    fn deref(&self) -> &CablingPlans {
-        &self.over
-    }
 }
 
 impl Plans {
@@ -85,7 +76,7 @@ impl Plans {
 
     /// Whether an all_reduce of so many bytes floods
     pub(crate) fn floods(&self, bytes: usize) -> bool {
-        self.trees.is_some() && bytes as u64 <= self.most_flooded
+        self.over.trees.is_some() && bytes as u64 <= self.over.most_flooded
     }
 
     /// How `rank` carries out an operation, as often as it is called with the same numbers of elements
@@ -107,7 +98,7 @@ impl Plans {
         if let Some(prepared) = self.prepared.get(&key) {
             return Ok(Arc::clone(prepared));
         }
-        let prepared = Arc::new(prepare(&*self.planned(plan, counts)?, rank, counts, size, options));
+        let prepared = Arc::new(prepare(&*self.over.planned(plan, counts)?, rank, counts, size, options));
         self.prepared.insert(key, Arc::clone(&prepared));
         Ok(prepared)
     }
@@ -148,7 +139,7 @@ mod tests {
     #[test]
     fn two_hosts_combine_half_of_the_vector_each() {
         let cabling = Cabling::line(2, RATE);
-        let plan = Plans::new(cabling.clone()).unwrap().trees.clone().unwrap();
+        let plan = Plans::new(cabling.clone()).unwrap().over.trees.clone().unwrap();
         assert_eq!(crate::verify(&cabling, &plan).unwrap(), Ratio::ONE);
         assert_eq!(plan.trees.iter().map(|tree| tree.root).collect::<Vec<_>>(), [0, 1]);
     }
@@ -161,7 +152,7 @@ mod tests {
         let mut plans = Plans::new(cabling.clone()).unwrap();
         let flood = crate::flood(&cabling).unwrap();
         let all_to_all = crate::all_to_all(&cabling, &vec![vec![1; 6]; 6]).unwrap();
-        let bytes = plans.most_flooded;
+        let bytes = plans.over.most_flooded;
         assert!(bytes > 8000, "{bytes}");
         for (kind, plan, bytes, parts) in
             [(OperationKind::AllReduce, flood, bytes, 6), (OperationKind::AllToAll, all_to_all, 1 << 20, 36)]

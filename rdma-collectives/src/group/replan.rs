@@ -38,14 +38,14 @@ impl<D: Device> Group<D> {
         let working =
             |one: usize, other: usize| usize::from(all[one * size + other].min(all[other * size + one]));
         let cabling = self.cabling.with_at_most(working);
-        if cabling != self.plans.cabling
+        if cabling != self.plans.over.cabling
             && let Ok(plans) = Plans::new(cabling)
         {
             self.plans = plans;
             // Its length may be that of an operation under the new plans, its blocks are not.
             self.before = None;
             for link in &mut self.links {
-                link.cables = self.plans.cabling.between(self.rank, link.rank).count();
+                link.cables = self.plans.over.cabling.between(self.rank, link.rank).count();
             }
         }
         Ok(())

@@ -145,9 +145,9 @@ impl<D: Device> Group<D> {
         // If each link has a node of its own, the least of all.
         let max_message = links.iter().map(|link| link.max_message).min().unwrap_or(usize::MAX);
         links.sort_by_key(|link| link.rank);
-        let relays = Relays::new(rank, &plans.cabling, options.block_bytes);
+        let relays = Relays::new(rank, &plans.over.cabling, options.block_bytes);
         let link = |parts: Parts<D>| {
-            let cables = plans.cabling.between(rank, parts.rank).count();
+            let cables = plans.over.cabling.between(rank, parts.rank).count();
             Link::new(rank, parts, cables, relays.shared())
         };
         let links: Vec<_> = links.into_iter().map(link).collect();
@@ -161,7 +161,7 @@ impl<D: Device> Group<D> {
             links,
             relays,
             options,
-            cabling: plans.cabling.clone(),
+            cabling: plans.over.cabling.clone(),
             plans,
             wants_plan: false,
             sequence: 0,
@@ -182,13 +182,13 @@ impl<D: Device> Group<D> {
     /// How many ranks there are
     #[must_use]
     pub fn size(&self) -> usize {
-        self.plans.cabling.hosts().len()
+        self.plans.over.cabling.hosts().len()
     }
 
     /// The names of the hosts of the ranks, in the order of the ranks
     #[must_use]
     pub fn hosts(&self) -> &[String] {
-        self.plans.cabling.hosts()
+        self.plans.over.cabling.hosts()
     }
 
     /// How often ranks have come together since the group was first joined, the same on all ranks: higher with each
