@@ -56,18 +56,21 @@ pub(crate) struct DeviceCalls {
 /// What is done with the outcome of a call: by the thread of the call, or when the limit has passed
 type Done<T> = Box<dyn FnOnce(Result<T, BlockedCall>) + Send>;
 
-/// How often a call that lasts has returned from its device
+/// The queries of the device that a lasting call makes: odd while one is under way
 #[derive(Default)]
 pub(crate) struct Progress(AtomicU32);
 
 impl Progress {
-    /// The device has returned once more
-    pub(crate) fn made(&self) {
+    /// Calls the device
+    pub(crate) fn during<T>(&self, query: impl FnOnce() -> T) -> T {
         self.0.fetch_add(1, Ordering::Relaxed);
+        let answer = query();
+        self.0.fetch_add(1, Ordering::Relaxed);
+        answer
     }
 }
 
-/// Looks within the limit of a call that lasts, which count as long as it makes no progress.
+/// Looks within the limit of a lasting call, which count as long as they find the device in the same query.
 ///
 /// Looks are counted instead of time: a process that was stopped, and a machine that slept, have made no progress meanwhile.
 const LOOKS: u32 = 4;
@@ -107,7 +110,7 @@ impl DeviceCalls {
 
     /// Whether a call may sleep: time passes for its thread as for the tasks
     pub(crate) fn may_sleep(&self) -> bool {
-        self.runtime.passes_by_itself()
+        self.runtime.is_real_time()
     }
 
     /// Sleeps until the clock shows a multiple of `interval`: at the same time as other calls, so that a processor rests longer between them
@@ -128,8 +131,7 @@ impl DeviceCalls {
         self.start_watched(call, None, f, done);
     }
 
-    /// As [`start`](Self::start), for a call that lasts: the limit is one for each time that `f` makes progress, and is noticed up to a quarter of
-    /// it late
+    /// As [`start`](Self::start), for a call that makes many queries: each has the limit, and is reported up to a quarter of it late
     pub(crate) fn start_lasting<T: Send + 'static>(
         self: &Arc<Self>,
         call: DeviceCall,
@@ -190,7 +192,7 @@ impl DeviceCalls {
                 while timer.as_mut().poll_expired(cx).is_ready() {
                     let Some(progress) = &progress else { return Poll::Ready(true) };
                     let before = std::mem::replace(&mut made, progress.0.load(Ordering::Relaxed));
-                    looks = if before == made { looks + 1 } else { 0 };
+                    looks = if before == made && made % 2 == 1 { looks + 1 } else { 0 };
                     if looks == LOOKS {
                         return Poll::Ready(true);
                     }

@@ -136,7 +136,7 @@ impl Runtime for SpinRuntime {
         blocking_threads::run(call);
     }
 
-    fn passes_by_itself(&self) -> bool {
+    fn is_real_time(&self) -> bool {
         true
     }
 

@@ -277,7 +277,7 @@ impl Runtime for RuntimeHandle {
         blocking_threads::run(call);
     }
 
-    fn passes_by_itself(&self) -> bool {
+    fn is_real_time(&self) -> bool {
         true
     }
 

@@ -64,7 +64,7 @@ impl Runtime for TokioRuntime {
         }
     }
 
-    fn passes_by_itself(&self) -> bool {
+    fn is_real_time(&self) -> bool {
         let _entered = self.handle.enter();
         !stands_still(Instant::now)
     }

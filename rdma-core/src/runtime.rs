@@ -59,10 +59,10 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
     /// Also the end of the runtime does not wait for it.
     fn spawn_blocking(&self, call: BlockingCall);
 
-    /// Whether time passes by itself, as that of the system does: then a [blocking call](Self::spawn_blocking) may sleep
+    /// Whether the time of this runtime is that of the system: then a [blocking call](Self::spawn_blocking) may sleep
     ///
     /// The default is no, as in a simulation, where time passes only while all threads wait for it.
-    fn passes_by_itself(&self) -> bool {
+    fn is_real_time(&self) -> bool {
         false
     }
 

@@ -34,29 +34,37 @@ impl PortWatch {
         Self { state: AtomicU8::new(UNCERTAIN), down_is_final }
     }
 
-    /// Passes if the port is up as far as is known; calls `query` if that is uncertain
+    /// Passes if the port is up as far as is known; calls `query` if that is uncertain, which has no result if the device does not answer
     ///
     /// # Errors
     ///
     /// [`Cause::PortDown`] or the cause of a failed query, or [`Cause::DeviceGone`] if the queue pairs are dead for good;
     /// [`Cause::Busy`] if there is no answer, which proves nothing.
     #[inline]
-    pub(crate) fn check(&self, verb: Verb, query: impl FnOnce() -> Result<bool, Error>) -> Result<(), Error> {
+    pub(crate) fn check(
+        &self,
+        verb: Verb,
+        query: impl FnOnce() -> Option<Result<bool, Error>>,
+    ) -> Result<(), Error> {
         if self.state.load(Ordering::Relaxed) == UP { Ok(()) } else { self.check_by_query(verb, query) }
     }
 
     #[cold]
-    fn check_by_query(&self, verb: Verb, query: impl FnOnce() -> Result<bool, Error>) -> Result<(), Error> {
+    fn check_by_query(
+        &self,
+        verb: Verb,
+        query: impl FnOnce() -> Option<Result<bool, Error>>,
+    ) -> Result<(), Error> {
         let gone = Err(Error::new(verb, Cause::DeviceGone));
         if self.state.load(Ordering::Relaxed) == GONE {
             return gone;
         }
-        match query() {
+        let Some(answer) = query() else { return Err(Error::new(verb, Cause::Busy)) };
+        match answer {
             Ok(true) => {
                 self.change(UNCERTAIN, UP);
                 Ok(())
             }
-            Err(error) if error.cause == Cause::Busy => Err(Error::new(verb, Cause::Busy)),
             Ok(false) if !self.down_is_final => Err(Error::new(verb, Cause::PortDown)),
             Err(error) if !self.down_is_final => Err(Error::new(verb, error.cause)),
             _ => {

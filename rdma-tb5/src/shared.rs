@@ -104,7 +104,14 @@ impl DeviceShared {
     pub(crate) fn check_port(self: &Arc<Self>, verb: Verb) -> Result<(), Error> {
         self.port_watch.check(verb, || {
             let device = Arc::clone(self);
-            self.port_query.ask(move || device.context.is_up())
+            self.port_query.run(move || {
+                let is_up = device.context.is_up();
+                // Also if the answer comes too late.
+                if is_up == Ok(false) {
+                    device.port_watch.down();
+                }
+                is_up
+            })
         })
     }
 

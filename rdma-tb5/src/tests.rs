@@ -43,7 +43,7 @@ mod port_watch {
 
     use crate::port_watch::PortWatch;
 
-    fn not_queried() -> Result<bool, Error> {
+    fn not_queried() -> Option<Result<bool, Error>> {
         panic!("the port is queried although it is known to be up")
     }
 
@@ -54,7 +54,7 @@ mod port_watch {
     #[test]
     fn only_the_first_post_queries_the_port() {
         let watch = PortWatch::new(true);
-        assert_eq!(watch.check(Verb::PostSend, || Ok(true)), Ok(()));
+        assert_eq!(watch.check(Verb::PostSend, || Some(Ok(true))), Ok(()));
         assert_eq!(watch.check(Verb::PostRecv, not_queried), Ok(()));
     }
 
@@ -72,20 +72,31 @@ mod port_watch {
     fn on_apples_device_a_port_that_was_down_stays_gone() {
         for answer in [Ok(false), Err(Error::new(Verb::QueryPort, Cause::Os(5)))] {
             let watch = PortWatch::new(true);
-            assert_eq!(cause(watch.check(Verb::PostSend, || answer)), Some(Cause::DeviceGone));
+            assert_eq!(cause(watch.check(Verb::PostSend, || Some(answer))), Some(Cause::DeviceGone));
             watch.completed();
             assert_eq!(cause(watch.check(Verb::PostRecv, not_queried)), Some(Cause::DeviceGone));
         }
     }
 
+    /// Catches a device without an answer that counts as gone, and an error of a driver that counts as no answer.
+    #[test]
+    fn a_device_that_does_not_answer_takes_nothing_and_is_not_gone() {
+        let watch = PortWatch::new(true);
+        assert_eq!(cause(watch.check(Verb::PostSend, || None)), Some(Cause::Busy));
+        assert_eq!(watch.check(Verb::PostSend, || Some(Ok(true))), Ok(()));
+        watch.suspect();
+        let busy = Err(Error::new(Verb::QueryPort, Cause::Busy));
+        assert_eq!(cause(watch.check(Verb::PostSend, || Some(busy))), Some(Cause::DeviceGone));
+    }
+
     #[test]
     fn on_other_devices_a_port_comes_back() {
         let watch = PortWatch::new(false);
-        assert_eq!(cause(watch.check(Verb::PostSend, || Ok(false))), Some(Cause::PortDown));
+        assert_eq!(cause(watch.check(Verb::PostSend, || Some(Ok(false)))), Some(Cause::PortDown));
         let failed = Err(Error::new(Verb::QueryPort, Cause::DeviceGone));
-        assert_eq!(cause(watch.check(Verb::PostSend, || failed)), Some(Cause::DeviceGone));
-        assert_eq!(watch.check(Verb::PostSend, || Ok(true)), Ok(()));
+        assert_eq!(cause(watch.check(Verb::PostSend, || Some(failed))), Some(Cause::DeviceGone));
+        assert_eq!(watch.check(Verb::PostSend, || Some(Ok(true))), Ok(()));
         watch.suspect();
-        assert_eq!(cause(watch.check(Verb::PostSend, || Ok(false))), Some(Cause::PortDown));
+        assert_eq!(cause(watch.check(Verb::PostSend, || Some(Ok(false)))), Some(Cause::PortDown));
     }
 }

@@ -103,10 +103,10 @@ fn a_port_that_is_gone_stays_gone() {
                 watch.completed();
             })
         };
-        let checked = watch.check(Verb::PostSend, || Ok(false)).map_err(|error| error.cause);
+        let checked = watch.check(Verb::PostSend, || Some(Ok(false))).map_err(|error| error.cause);
         polling.join().unwrap();
         // A post that was let through saw a completion; one that was refused found the port down, for good.
-        let after = watch.check(Verb::PostSend, || Ok(true)).map_err(|error| error.cause);
+        let after = watch.check(Verb::PostSend, || Some(Ok(true))).map_err(|error| error.cause);
         assert!(matches!(checked, Ok(()) | Err(Cause::DeviceGone)), "{checked:?}");
         assert_eq!(after, checked);
     });

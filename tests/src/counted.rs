@@ -40,8 +40,8 @@ impl Runtime for Counted {
         self.runtime.spawn_blocking(call);
     }
 
-    fn passes_by_itself(&self) -> bool {
-        self.runtime.passes_by_itself()
+    fn is_real_time(&self) -> bool {
+        self.runtime.is_real_time()
     }
 
     fn timer(&self) -> Pin<Box<dyn Timer>> {

@@ -305,7 +305,8 @@ async fn resting(cases: &mut Cases) {
     let hosts = hosts(cases.next);
     cases.next += 1;
     GATE.watch(&format!("rdma_en2@{}", hosts[0]));
-    let patient = || options().peer_timeout(2 * FOR_EVER);
+    // No heartbeat notices that the port is down.
+    let patient = || options().peer_timeout(Duration::from_hours(1));
     let runtime = Counted::current();
     let a = builder(&cases.provider, &hosts[0], patient()).runtime(runtime.clone()).build().unwrap();
     let b = node(&cases.provider, &hosts[1], patient());
@@ -321,10 +322,7 @@ async fn resting(cases: &mut Cases) {
     queried(300).await;
     assert_eq!(runtime.calls() - before, 0, "calls for 300 queries of a port");
     inject(&format!("at 0ns {}:rdma_en2 unplug", hosts[0]));
-    let before = queries();
     until(|| ab.snapshot().paths[0].status == PathStatus::Down).await;
-    let noticed = queries() - before;
-    assert!(noticed < 500, "{noticed} queries: the next heartbeat has noticed it");
     inject(&format!("at 0ns {}:rdma_en2 replug", hosts[0]));
     exchange(&ab, &ba).await;
     ab.close().await.unwrap();
@@ -447,7 +445,7 @@ async fn losing_the_link_in_a_poll(cases: &mut Cases) {
 /// Catches a verb of set-up or teardown on the thread of the executor or under the lock of a poll, a call without a bound, a report that
 /// names another verb, an abandoned object that is called, a blocked post or poll that the log or `Node::device_stats` does not have, and a
 /// protection domain of a lost link that is deallocated. Of ports that are not watched by their devices: a call for each query, a thread that is
-/// reported although its queries return, one that outlives the last session, and one that tells of no change.
+/// reported although its queries return, one that outlives the last session, and one that reports no change.
 ///
 /// Regression: a post asked for the state of the port on the thread of the executor, which a query that did not return kept for ever.
 #[test]

@@ -1,4 +1,4 @@
-//! Queries of a port whose device does not tell of changes, on a thread that sleeps between two of them
+//! Queries of a port whose device does not report changes, on a thread that sleeps between two of them
 //!
 //! The control task of a peering could query the port: each query would take a wake-up for its timer, one for the thread of the query, and one
 //! for the answer. The monitor takes one, for all peerings of the node.
@@ -50,7 +50,11 @@ impl PortMonitor {
         was_active: bool,
         is_active: impl Fn() -> Option<bool> + Send + 'static,
     ) {
-        if self.is_watched() || !calls.may_sleep() || self.is_watched.swap(true, Ordering::Relaxed) {
+        if self.is_over.load(Ordering::Relaxed)
+            || self.is_watched()
+            || !calls.may_sleep()
+            || self.is_watched.swap(true, Ordering::Relaxed)
+        {
             return;
         }
         let (monitor, of_thread, caller) = (Arc::clone(self), Arc::clone(self), Arc::clone(calls));
@@ -74,12 +78,11 @@ impl PortMonitor {
     ) {
         loop {
             calls.sleep_until_next(PORT_INTERVAL);
-            progress.made();
             let is_over = self.is_over.load(Ordering::Relaxed) || !self.watch.has_watchers();
             if is_over || calls.blocked().is_some() {
                 return;
             }
-            let Some(is_active) = is_active() else { return };
+            let Some(is_active) = progress.during(&is_active) else { return };
             if is_active != was_active {
                 was_active = is_active;
                 self.watch.changed();

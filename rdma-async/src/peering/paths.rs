@@ -1,6 +1,6 @@
 //! Paths of a peering, and how it ends
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use rdma_core::probe::{self, ProtocolState};
 use rdma_core::session::{LaneConfig, MIN_WINDOW, PathId, PathLoss};
@@ -143,8 +143,7 @@ impl<D: Device> State<D> {
     pub(super) fn stop_path(&mut self, path: PathId, reason: PathLoss, was_proven: bool) {
         let Some(lanes) = self.lanes.get_mut(path.0 as usize).and_then(Option::take) else { return };
         let (key, epoch) = (lanes.key(), self.epochs[path.0 as usize]);
-        let (payload, calls, attempt) =
-            (lanes.payload, Arc::clone(lanes.calls()), Weak::clone(&lanes.attempt));
+        let (payload, calls, attempt) = (lanes.payload, Arc::clone(lanes.calls()), lanes.attempt.upgrade());
         let (hardware, posted) = lanes.stop();
         self.lost_paths.push(LostPath { path, epoch, key, reason, was_proven });
         let Some(hardware) = hardware else { return };

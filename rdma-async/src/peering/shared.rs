@@ -135,7 +135,7 @@ impl<D: Device> PeeringShared<D> {
                 continue;
             };
             let hardware = ManuallyDrop::new(hardware);
-            let (of_device, attempt) = (Arc::clone(&calls), attempt.upgrade());
+            let of_device = Arc::clone(&calls);
             calls.start(
                 DeviceCall::Stop,
                 move || {

@@ -1,8 +1,8 @@
 //! The state of a peering and its steps; the caller holds its lock and passes the time
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -144,7 +144,7 @@ pub(super) struct EndedPath<D: Device> {
     pub(super) hardware: Hardware<D>,
     pub(super) calls: Arc<DeviceCalls>,
     /// Kept alive until the device has given it up, or is reported
-    pub(super) attempt: Weak<dyn Send + Sync>,
+    pub(super) attempt: Option<Arc<dyn Send + Sync>>,
     pub(super) is_quiesced: Arc<AtomicBool>,
 }
 

@@ -6,6 +6,9 @@ use super::task::{Spawned, Start};
 use crate::sync::lock;
 use crate::verb_time;
 
+/// How many tasks may spawn each other, one after another, when they are dropped at the end of a run
+const MAX_ROUNDS: usize = 1_000;
+
 /// Drops tasks that never started, and those of restarts: both may hold the runtime that holds them
 pub(super) struct Unspawn<'a> {
     pub(super) spawned: &'a Mutex<Vec<Spawned>>,
@@ -14,15 +17,21 @@ pub(super) struct Unspawn<'a> {
 
 impl Drop for Unspawn<'_> {
     fn drop(&mut self) {
-        verb_time::take();
         // The destructors of these tasks may spawn, too.
-        loop {
+        for _ in 0..MAX_ROUNDS {
+            verb_time::take();
             let spawned = std::mem::take(&mut *lock(self.spawned));
             let starts = std::mem::take(&mut *lock(self.starts));
             if spawned.is_empty() && starts.is_empty() {
                 return;
             }
             drop((spawned, starts));
+        }
+        // Another panic would end the process.
+        if !std::thread::panicking() {
+            panic!(
+                "the destructor of a task spawns a task, whose destructor spawns another, {MAX_ROUNDS} times: let one of them end"
+            );
         }
     }
 }
@@ -65,5 +74,12 @@ mod tests {
         let alive = Arc::new(());
         Sim::new().run(async |net| Respawning { net, times: 4, alive: Arc::clone(&alive) }.spawn());
         assert_eq!(Arc::strong_count(&alive), 1, "a task is left");
+    }
+
+    #[test]
+    #[should_panic(expected = "the destructor of a task spawns a task")]
+    fn destructors_that_spawn_for_ever_are_a_finding() {
+        let alive = Arc::new(());
+        Sim::new().run(async |net| Respawning { net, times: u32::MAX, alive }.spawn());
     }
 }
