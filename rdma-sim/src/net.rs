@@ -225,7 +225,7 @@ impl Net {
         Leaks::of(&self.shared.lock().fabric)
     }
 
-    /// A number below `n` from the simulation's one source of choices, for programs that want to vary by seed
+    /// A number below `n`, or 0 if `n` is 0, from the simulation's one source of choices, for programs that want to vary by seed
     ///
     /// It is 0 in the plain run, which is the first of each [check](crate::check()), and in a shrunk run behind the draws that it needs.
     /// Delays that must differ between hosts, such as those of elections, need a part that is not drawn.

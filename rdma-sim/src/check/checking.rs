@@ -20,7 +20,7 @@ use super::run::{FinishedRun, Purpose, run};
 use super::settings::Check;
 use super::shrink::shrink;
 use super::variation::vary;
-use super::watch::{Watched, Worker};
+use super::watch::{CurrentRun, Watched, Worker};
 use super::{environment, panics};
 use crate::sync::lock;
 use crate::{Choices, Net, Scheduler};
@@ -110,11 +110,30 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         purpose: Purpose,
         is_quiet: bool,
     ) -> Result<FinishedRun, RunFailure> {
-        let set = |case| *lock(&worker.case) = case;
-        set(Some(case.clone()));
+        self.run_current(
+            worker,
+            CurrentRun { case: case.clone(), exploring: None },
+            source,
+            purpose,
+            is_quiet,
+        )
+    }
+
+    /// As [`run`](Self::run), of a run that may be one of an exhaustive check
+    fn run_current(
+        &self,
+        worker: &Worker,
+        current: CurrentRun,
+        source: Box<dyn Choices>,
+        purpose: Purpose,
+        is_quiet: bool,
+    ) -> Result<FinishedRun, RunFailure> {
+        let set = |run| *lock(&worker.run) = run;
+        set(Some(current.clone()));
+        let case = &current.case.clone();
         let seen = RefCell::new(None);
         let body = || run(self.check, case, source, purpose, &worker.progress, &seen, self.test);
-        let outcome = panics::watched(case.line(), is_quiet, body);
+        let outcome = panics::watched(move || current.line(), is_quiet, body);
         set(None);
         let net = seen.take();
         if purpose == Purpose::Show
@@ -214,7 +233,8 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
         let (mut report, mut orders) = (self.report(), Orders::default());
         while !orders.are_all && orders.tried + orders.pruned < self.check.runs {
             let source = Box::new(exploring.clone());
-            let outcome = self.run(&self.workers[0], &case, source, Purpose::Test, true);
+            let current = CurrentRun { case: case.clone(), exploring: Some(exploring.clone()) };
+            let outcome = self.run_current(&self.workers[0], current, source, Purpose::Test, true);
             let is_pruned = exploring.tree().is_pruned();
             self.done.fetch_add(1, Ordering::Relaxed);
             match outcome {

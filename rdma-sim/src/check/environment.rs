@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use super::failure::LIKELY_CAUSES;
 use super::replay::{self, Replay};
-use super::report::Report;
+use super::report::{Orders, Report};
 use super::settings::Check;
 
 /// The name of the test that calls: that of its thread under `cargo test`, else that of its function
@@ -98,7 +98,16 @@ pub(super) fn print_line(line: &str) {
 /// Prints what the runs have reached, if that is wanted
 #[expect(clippy::print_stdout, reason = "as the output of the test")]
 pub(super) fn print(report: &Report) {
-    if is_set("RDMA_SIM_REPORT") { print_line(&format!("{report:#}\n")) } else { println!("{report}") }
+    if is_set("RDMA_SIM_REPORT") {
+        return print_line(&format!("{report:#}\n"));
+    }
+    println!("{report}");
+    if let Some(Orders { tried, are_all: false, .. }) = report.orders {
+        let test = &report.test;
+        print_line(&format!(
+            "{test}: {tried} orders were tried, and there are more: raise `Check::runs`, or make the test smaller"
+        ));
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::io::Write;
 use std::panic::PanicHookInfo;
+use std::rc::Rc;
 use std::sync::Once;
 
 /// Why a panic ends the process
@@ -49,8 +50,8 @@ thread_local! {
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
     /// The last panic of this thread, and the one before it
     static LAST: RefCell<[Option<Panic>; 2]> = const { RefCell::new([None, None]) };
-    /// The line that repeats the run of this thread
-    static LINE: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// Makes the line that repeats the run of this thread
+    static LINE: RefCell<Option<Rc<dyn Fn() -> String>>> = const { RefCell::new(None) };
 }
 
 /// A panic, and where it was
@@ -75,7 +76,7 @@ fn watch() {
         std::panic::set_hook(Box::new(move |info| {
             let panic = Panic::of(info);
             let abort = Abort::of(&panic.text, cfg!(panic = "abort"));
-            let line = LINE.with_borrow(Clone::clone);
+            let line = line();
             // The process ends at the first panic: it is the one to print.
             let is_first = abort == Some(Abort::Profile);
             if is_first {
@@ -103,10 +104,16 @@ fn keep(panic: Panic) {
     LAST.with_borrow_mut(|[last, before]| *before = last.replace(panic));
 }
 
+/// The line that repeats the run of this thread, if there is one
+fn line() -> Option<String> {
+    let line = LINE.with_borrow(Clone::clone)?;
+    Some(line())
+}
+
 /// Prints the line that repeats the run of this thread, if there is one, to where the message of its panic goes
 #[expect(clippy::print_stderr, reason = "beside the message of the panic, which is printed there")]
 fn print_replay_line() {
-    if let Some(line) = LINE.with_borrow(Clone::clone) {
+    if let Some(line) = line() {
         eprintln!("\nA panic in a run of a check. To repeat it:\n\n{line}\n");
     }
 }
@@ -132,11 +139,11 @@ pub(super) fn take_site() -> Option<String> {
     LAST.take()[0].take().map(|panic| panic.site)
 }
 
-/// Runs `f`; if a destructor panics while `f` unwinds, prints `line`, which repeats the run, before the process aborts
-pub(super) fn watched<T>(line: String, is_quiet: bool, f: impl FnOnce() -> T) -> T {
+/// Runs `f`; if a destructor panics while `f` unwinds, prints what `line` returns, which repeats the run, before the process aborts
+pub(super) fn watched<T>(line: impl Fn() -> String + 'static, is_quiet: bool, f: impl FnOnce() -> T) -> T {
     watch();
     take_site();
-    LINE.set(Some(line));
+    LINE.set(Some(Rc::new(line)));
     let was_quiet = IS_QUIET.replace(is_quiet);
     let value = f();
     IS_QUIET.set(was_quiet);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::exhaustive::Exploring;
 use super::replay::Replay;
 use super::shrink::BUDGET;
 use crate::executor::{HumanDuration, Progress};
@@ -17,7 +18,28 @@ const TICK: Duration = Duration::from_millis(50);
 #[derive(Debug, Default)]
 pub(super) struct Worker {
     pub(super) progress: Arc<Progress>,
-    pub(super) case: std::sync::Mutex<Option<Replay>>,
+    pub(super) run: std::sync::Mutex<Option<CurrentRun>>,
+}
+
+/// A run that has not ended
+#[derive(Clone, Debug)]
+pub(super) struct CurrentRun {
+    pub(super) case: Replay,
+    /// Where its choices are, if it is one of an exhaustive check
+    pub(super) exploring: Option<Exploring>,
+}
+
+impl CurrentRun {
+    /// The line that repeats the run as far as it is
+    pub(super) fn line(&self) -> String {
+        match &self.exploring {
+            None => self.case.line(),
+            Some(exploring) => {
+                let choices = Some(exploring.tree().choices());
+                Replay { choices, ..self.case.clone() }.line()
+            }
+        }
+    }
 }
 
 /// A check that is watched
@@ -49,12 +71,12 @@ impl Watched<'_> {
             std::thread::park_timeout(TICK);
             for (worker, (seen, ticks)) in self.workers.iter().zip(&mut blocked) {
                 let now = worker.progress.steps();
-                let case = lock(&worker.case);
-                (*seen, *ticks) = if now == *seen && case.is_some() { (now, *ticks + 1) } else { (now, 0) };
+                let run = lock(&worker.run);
+                (*seen, *ticks) = if now == *seen && run.is_some() { (now, *ticks + 1) } else { (now, 0) };
                 if *ticks >= most
-                    && let Some(case) = &*case
+                    && let Some(run) = &*run
                 {
-                    self.end(&worker.progress, case);
+                    self.end(&worker.progress, run);
                 }
             }
             let elapsed = self.start.elapsed();
@@ -89,15 +111,16 @@ impl Watched<'_> {
     }
 
     /// A thread of the check cannot be ended; its process can
-    fn end(&self, progress: &Progress, case: &Replay) -> ! {
+    fn end(&self, progress: &Progress, run: &CurrentRun) -> ! {
         let task = progress.task();
         let text = format!(
             "{}: {task} has kept its thread for {} without letting another task run: a simulation has one thread, so that waiting \
-             for another one, `std::thread::sleep` and endless loops block it; await instead, such as with `Net::sleep`.\n\
+             for another one, `std::thread::sleep` and endless loops block it; await something that takes time instead, such as \
+             `Net::sleep`, which is over at once if its time is zero or in the past.\n\
              To repeat it:\n\n{}\n",
             self.test,
             HumanDuration(self.patience),
-            case.line(),
+            run.line(),
         );
         let _ = writeln!(std::io::stderr(), "{text}");
         std::process::exit(101)

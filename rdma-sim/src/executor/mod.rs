@@ -369,6 +369,10 @@ impl SimRuntime {
         let timer = self.clock.next().min(late);
         let Some(advanced) = shared.advance(timer, limit, !run.order.is_fifo()) else {
             let has_next = timer < Time::MAX || shared.lock().fabric.schedule.next().is_some();
+            if has_next {
+                // What waits does so from the limit on.
+                self.expire(limit);
+            }
             return Err(Stalled::at(self.now(), has_next.then_some(limit)));
         };
         // A task that only waits for its turn is no progress.

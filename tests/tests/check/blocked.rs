@@ -1,6 +1,7 @@
 //! Tests that end their process: run as a process of their own
 
 use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rdma_sim::{Check, Net, RandomFaults, check, try_check};
@@ -43,12 +44,6 @@ fn a_task_that_keeps_its_thread_ends_the_check_with_its_name() {
 #[test]
 #[ignore = "it ends its process; another test starts it"]
 fn panics_twice() {
-    struct Bomb;
-    impl Drop for Bomb {
-        fn drop(&mut self) {
-            panic!("dropped");
-        }
-    }
     check(Check::new().runs(1), async |net| {
         let _bomb = Bomb;
         assert_eq!(net.now().as_nanos(), 1, "first");
@@ -69,6 +64,61 @@ fn a_panic_in_a_destructor_prints_both_panics_and_the_replay_line() {
         .expect(text);
     assert!(site.contains("\nat tests/tests/check/blocked.rs:"), "{site}");
     assert!(text.contains("To repeat it:"), "{text}");
+}
+
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+/// The body fails in one of the orders of three tasks
+fn in_one_order(fail: impl Fn() + Sync) {
+    let settings = Check::new().exhaustive().patience(Duration::from_millis(300));
+    check(settings, async |net: Net| {
+        let order = Arc::new(Mutex::new(Vec::new()));
+        for task in 0..3 {
+            let order = Arc::clone(&order);
+            net.spawn(async move { order.lock().unwrap().push(task) });
+        }
+        net.sleep(Duration::from_micros(1)).await;
+        if *order.lock().unwrap() == [2, 0, 1] {
+            fail();
+        }
+    });
+}
+
+#[test]
+#[ignore = "it ends its process; another test starts it"]
+fn sleeps_in_one_order() {
+    in_one_order(|| std::thread::sleep(Duration::from_secs(60)));
+}
+
+#[test]
+#[ignore = "it ends its process; another test starts it"]
+fn panics_twice_in_one_order() {
+    in_one_order(|| {
+        let _bomb = Bomb;
+        panic!("first");
+    });
+}
+
+/// Regression: the line of an exhaustive check had no choices if the run ended the process, and repeated the first order.
+#[test]
+fn the_line_of_a_run_of_an_exhaustive_check_that_ends_the_process_has_its_order() {
+    for (name, words) in [
+        ("blocked::sleeps_in_one_order", "has kept its thread for 300 ms"),
+        ("blocked::panics_twice_in_one_order", "The panic of the destructor: dropped"),
+    ] {
+        let (_, text) = run(name);
+        assert!(text.contains(words), "{text}");
+        let line =
+            text.split_once("RDMA_SIM_REPLAY='").and_then(|(_, rest)| rest.split_once('\'')).expect(&text);
+        let (_, repeated) = run_with(name, &[("RDMA_SIM_REPLAY", line.0)]);
+        assert!(repeated.contains(words), "{}\n{repeated}", line.0);
+    }
 }
 
 #[test]
@@ -118,6 +168,28 @@ fn an_exhaustive_check_with_one_order_prints_how_many_there_are() {
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(printed.contains("blocked::has_one_order: 1 run, "), "{printed}");
     assert!(printed.contains("; 1 order, all of them, beside "), "{printed}");
+}
+
+#[test]
+#[ignore = "another test reads its output"]
+fn has_more_orders_than_runs() {
+    check(Check::new().exhaustive().runs(4), async |net: Net| {
+        for _ in 0..3 {
+            net.spawn(async {});
+        }
+        net.sleep(Duration::from_micros(1)).await;
+    });
+}
+
+/// Regression: `cargo test` held back that there are more orders, as all that tests print which pass.
+#[test]
+fn an_exhaustive_check_that_has_not_tried_all_orders_says_so() {
+    let (output, text) = run("blocked::has_more_orders_than_runs");
+    assert!(output.status.success(), "{text}");
+    assert!(
+        text.contains("blocked::has_more_orders_than_runs: 4 orders were tried, and there are more"),
+        "{text}"
+    );
 }
 
 #[test]
