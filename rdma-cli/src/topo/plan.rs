@@ -123,12 +123,12 @@ fn plan_cabling(name: &str, args: &TopoPlan, output: Output) -> Result<()> {
             let progress = progress::spinner("looking for the best cabling");
             let best = Best::of_macs(&topology, &cabling, &operation, made.bound)?;
             progress.finish_and_clear();
-            (without, with, best)
+            (without, with, best.ok_or(NO_BEST))
         }
-        false => (Vec::new(), Vec::new(), None),
+        false => (Vec::new(), Vec::new(), Err(INCOMPARABLE)),
     };
     if let Some(path) = &args.write_cabling {
-        let best = best.as_ref().with_context(|| at(Path::new(name), NO_BEST))?;
+        let best = best.as_ref().map_err(|why| anyhow::Error::msg(at(Path::new(name), why)))?;
         write_all(path, &best.topology.to_toml())?;
     }
     let ends: Vec<_> = topology.links().map(|link| link.ends.map(|end| [end.host, end.device])).collect();
@@ -139,7 +139,7 @@ fn plan_cabling(name: &str, args: &TopoPlan, output: Output) -> Result<()> {
         Output::Json => String::new(),
         Output::Text => text(&report, &made, best.as_ref()),
     };
-    report.best_cabling = best.map(Best::into_report);
+    report.best_cabling = best.ok().map(Best::into_report);
     output.print(&report, || text)
 }
 
@@ -160,6 +160,10 @@ fn changed(
     with.sort();
     Ok((without, with))
 }
+
+/// Why cablings are not compared.
+const INCOMPARABLE: &str =
+    "not looked for: the bounds of an all-to-all of more than 16 hosts do not say which cabling is better";
 
 /// Why there is no best cabling.
 const NO_BEST: &str =
@@ -241,7 +245,7 @@ fn report<'a>(
     }
 }
 
-fn text(report: &Planned<'_>, plan: &Plan, best: Option<&Best>) -> String {
+fn text(report: &Planned<'_>, plan: &Plan, best: Result<&Best, &&str>) -> String {
     let per_cable = |seconds: f64| seconds * report.cable_bytes_per_second;
     let verdict = if report.optimal {
         "no plan is faster".to_owned()
@@ -263,7 +267,7 @@ fn text(report: &Planned<'_>, plan: &Plan, best: Option<&Best>) -> String {
         ],
         ["because".to_owned(), plain(&proof(report))],
         ["trees".to_owned(), trees(plan)],
-        ["best cabling".to_owned(), best.map_or_else(|| NO_BEST.to_owned(), best_cabling)],
+        ["best cabling".to_owned(), best.map_or_else(|why| (*why).to_owned(), best_cabling)],
     ]);
     let mut rows = vec![["cable", "if unplugged"].map(str::to_owned)];
     rows.extend(report.unplugs.iter().map(|unplug| {
@@ -274,11 +278,15 @@ fn text(report: &Planned<'_>, plan: &Plan, best: Option<&Best>) -> String {
         [cable(unplug.ends), cost]
     }));
     // Writing to a string does not fail.
-    let _ = write!(text, "\n\n{}", table(rows));
+    if !report.unplugs.is_empty() {
+        let _ = write!(text, "\n\n{}", table(rows));
+    }
     if !report.additions.is_empty() {
         let _ = write!(text, "\n\n{}", additions_text(report));
     }
-    if let Some(best) = best.filter(|best| !best.is_present()) {
+    if let Ok(best) = best
+        && !best.is_present()
+    {
         let _ = write!(text, "\n\n{}", best.moves_text());
     }
     text

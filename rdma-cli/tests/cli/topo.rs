@@ -64,6 +64,22 @@ fn every_operation_has_a_plan() {
     }
 }
 
+/// Regression: cablings of more than 16 hosts were compared for an all-to-all, which failed, and no figure was printed.
+#[test]
+fn an_all_to_all_of_many_hosts_has_a_plan_and_no_advice() {
+    let folder = tempdir().unwrap();
+    let plan = folder.path().join("p.plan");
+    let made = tb5!("topo", "plan", "ring:20", "--operation", "all-to-all", "--out", &plan);
+    assert!(made.status.success(), "{}", stderr(&made));
+    let text = stdout(&made);
+    assert!(text.contains("20 hosts") && text.contains(" × as long as the best"), "{text}");
+    assert!(text.contains("best cabling  not looked for") && !text.contains("if unplugged"), "{text}");
+    let checked = json(&tb5!("topo", "check", "ring:20", &plan, "--json"));
+    assert!(checked["factor_above_bound"].as_f64().unwrap() < 1.1, "{checked}");
+    let refused = tb5!("topo", "plan", "ring:20", "--operation", "all-to-all", "--write-cabling", &plan);
+    assert_failed(&refused, 1, &["not looked for: the bounds of an all-to-all"]);
+}
+
 /// Catches a plan that is accepted for other cables, or with a changed share.
 #[test]
 fn plans_are_checked() {
