@@ -51,6 +51,8 @@ pub(crate) async fn unless_interrupted<T>(
     work: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     tokio::select! {
+        // What is done when the user asks is not given up.
+        biased;
         done = work => done,
         interrupted = interrupted(interrupt) => Err(interrupted.into()),
     }

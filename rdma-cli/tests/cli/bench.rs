@@ -219,8 +219,15 @@ fn hosts_without_a_way_to_each_other_are_named() {
         folder.write("apart.toml", format!("{hosts}[[cable]]\nends = [\"a:rdma_en2\", \"b:rdma_en2\"]\n"));
     let output = tb5!("bench", "all-reduce", "--topology", &file);
     assert_failed(&output, 1, &["no cables join these groups of hosts: a, b | c"]);
-    let output = tb5!("bench", "all-to-all", "--topology", "line:17", "--bytes", "4KiB");
-    assert_failed(&output, 1, &["16"]);
+}
+
+/// Regression: it was refused.
+#[test]
+fn an_all_to_all_of_more_than_16_hosts_is_measured() {
+    let report = json(&tb5!("bench", "all-to-all", "--topology", "line:17", "--bytes", "4KiB", "--json"));
+    let row = &report["rows"][0];
+    assert_eq!((report["hosts"].as_u64(), row["check"].as_str()), (Some(17), Some("ok")), "{report}");
+    assert!(row["time_ns"].as_u64() > row["lower_bound_ns"].as_u64(), "{report}");
 }
 
 /// Regression: a measurement that failed before its first row printed the head of a table.
