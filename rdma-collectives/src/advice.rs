@@ -26,7 +26,7 @@ pub fn unplugs(
     cabling: &Cabling,
     operation: &Operation,
 ) -> Result<impl Iterator<Item = Result<Unplug, PlanError>>, PlanError> {
-    require_exact(cabling, operation)?;
+    require_exact(cabling.hosts().len(), operation)?;
     planner::bound(cabling, operation)?;
     let rest = (0..cabling.cables().len()).filter_map(|cable| Some((cable, cabling.without_cable(cable)?)));
     Ok(rest.map(|(cable, rest)| Ok(Unplug { cable, without: connected_bound(&rest, operation)? })))
@@ -53,8 +53,8 @@ pub struct Addition {
 ///
 /// # Errors
 ///
-/// [`AdviceError::FreePorts`] if there is not one number for each host; [`AdviceError::Plan`] as for [`unplugs`]. An item has [`AdviceError::Cabling`] for an impossible rate
-/// or too many cables, [`AdviceError::Plan`] if the operation cannot be planned.
+/// [`AdviceError::FreePorts`] if there is not one number for each host; [`AdviceError::Plan`] as for [`unplugs`]. An item has
+/// [`AdviceError::Cabling`] for an impossible rate or too many cables, [`AdviceError::Plan`] if the operation cannot be planned.
 pub fn additions<'a>(
     cabling: &'a Cabling,
     operation: &'a Operation,
@@ -65,7 +65,7 @@ pub fn additions<'a>(
     if free_ports.len() != hosts {
         return Err(AdviceError::FreePorts { numbers: free_ports.len(), hosts });
     }
-    require_exact(cabling, operation)?;
+    require_exact(hosts, operation)?;
     let free: Vec<_> = (0..hosts).filter(|&host| free_ports[host] > 0).collect();
     let below = |(number, &right): (usize, &usize)| free[..number].iter().map(move |&left| [left, right]);
     let mut pairs: Vec<_> = free.iter().enumerate().flat_map(below).collect();
@@ -80,9 +80,9 @@ pub fn additions<'a>(
     Ok(pairs.into_iter().filter_map(move |ends| addition(ends).transpose()))
 }
 
-/// Refuses operations whose bounds are too far below the best plans to compare cablings by them
-fn require_exact(cabling: &Cabling, operation: &Operation) -> Result<(), PlanError> {
-    let (hosts, most) = (cabling.hosts().len(), MAX_EXACT_ALL_TO_ALL_HOSTS);
+/// Refuses an all_to_all of so many hosts that its bound may be far below its best plan: cablings are compared by their bounds
+pub(crate) fn require_exact(hosts: usize, operation: &Operation) -> Result<(), PlanError> {
+    let most = MAX_EXACT_ALL_TO_ALL_HOSTS;
     match operation {
         Operation::AllToAll { .. } if hosts > most => Err(PlanError::TooManyHosts { hosts, most }),
         _ => Ok(()),

@@ -67,7 +67,7 @@ fn add(paths: &mut Vec<(Path, f64)>, path: Path) {
     }
 }
 
-/// Only operations whose results are the same on all machines: each rank makes the plan for itself
+/// The price of each arc, by float operations that have the same result on every machine: each rank makes the plan for itself
 fn prices_of(times: &[f64], capacities: &[f64], full: f64) -> Vec<f64> {
     let most = times.iter().copied().fold(0.0, f64::max);
     let price = |time: f64| {

@@ -180,7 +180,7 @@ fn an_all_to_all_of_many_hosts_comes_near_to_its_bound() {
             "{hosts} hosts, one of which sends most: {above} times the bound"
         );
     }
-    // Each rank makes the plan for itself, on whatever machine it is.
+    // Ranks on different machines make the same plan, each for itself.
     let cabling = Cabling::of_pairs(64, torus(8), RATE);
     let plan = all_to_all(&cabling, &vec![vec![1; 64]; 64]).unwrap();
     let text = plan.to_string();

@@ -92,9 +92,8 @@ unsafe impl Device for VerbsDevice {
     }
 
     fn port(&self) -> Result<PortStatus, Error> {
-        let port = self.shared.context.port()?;
+        let port = self.shared.port()?;
         if port.state != constants::PORT_ACTIVE {
-            self.shared.port_watch.down();
             return Ok(PortStatus::new(PortState::Down, 0));
         }
         let lanes = u64::from(lanes(port.active_width).unwrap_or(1));

@@ -58,13 +58,14 @@ impl PortQuery {
             thread.is_blocked = false;
             tracing::info!(%device, "a device has returned from a query of its port that was given up");
         }
-        let is_sent = thread.queries.send(Box::new(query)).is_ok();
+        // If the thread has ended, there is no outcome either.
+        let _ = thread.queries.send(Box::new(query));
         match thread.outcomes.recv_timeout(self.limit) {
             Ok(outcome) => return Some(outcome),
             Err(RecvTimeoutError::Timeout) => {
                 let waited = self.limit;
                 tracing::warn!(%device, ?waited, "a device does not return from a query of its port: nothing is posted until it does");
-                thread.is_blocked = is_sent;
+                thread.is_blocked = true;
             }
             // A query has panicked: the next one has another thread.
             Err(RecvTimeoutError::Disconnected) => *slot = None,

@@ -104,15 +104,18 @@ impl DeviceShared {
     pub(crate) fn check_port(self: &Arc<Self>, verb: Verb) -> Result<(), Error> {
         self.port_watch.check(verb, || {
             let device = Arc::clone(self);
-            self.port_query.run(move || {
-                let is_up = device.context.is_up();
-                // Also if the answer comes too late.
-                if is_up == Ok(false) {
-                    device.port_watch.down();
-                }
-                is_up
-            })
+            // An answer that comes too late is noted, too.
+            self.port_query.run(move || Ok(device.port()?.state == constants::PORT_ACTIVE))
         })
+    }
+
+    /// Queries the port, and notes if it is down
+    pub(crate) fn port(&self) -> Result<PortAttr, Error> {
+        let port = self.context.port()?;
+        if port.state != constants::PORT_ACTIVE {
+            self.port_watch.down();
+        }
+        Ok(port)
     }
 
     /// Whether the link was lost since the device was opened, as far as this shows

@@ -95,7 +95,7 @@ pub async fn stream_of<D: Device>(from: &Session<D>, to: &Session<D>) -> (Stream
     (opened.expect("the session is open"), accepted.expect("it is").expect("it is"))
 }
 
-/// The content of message `number`, whose words of eight bytes all differ, also from those of other messages
+/// The content of message `number`: each of its words of eight bytes differs from all others, also from those of other messages
 pub fn message(number: usize, len: usize) -> Vec<u8> {
     let word = |at: u64| ((number as u64 + 1) << 32 | at).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
     let mut content: Vec<_> = (0..len.div_ceil(8) as u64).flat_map(word).collect();

@@ -89,7 +89,8 @@ impl NodeOptions {
     ///
     /// Apple's device has been reported to take a second for a peer that it does not find, and never to return when its driver is wedged.
     ///
-    /// A query of a port whose device does not report changes is reported up to a quarter of this time late.
+    /// If a device does not report changes of its port, one thread queries the port: a query that does not return is reported up to a quarter of
+    /// this time late.
     ///
     /// Posts and polls have no such bound: they run on the task that drives the node, or that uses a session, because they take less time than a
     /// change of threads. One that never returns keeps its thread, and a post also each thread that uses the session; the sessions of the node

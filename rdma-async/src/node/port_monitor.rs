@@ -1,4 +1,4 @@
-//! Queries of a port whose device does not report changes, on a thread that sleeps between two of them
+//! A thread that queries a port every 4 ms, if its device does not report changes of it
 //!
 //! The control task of a peering could query the port: each query would take a wake-up for its timer, one for the thread of the query, and one
 //! for the answer. The monitor takes one, for all peerings of the node.

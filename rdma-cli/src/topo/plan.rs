@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use clap::ValueEnum as _;
 use rdma_collectives::{
-    Addition, Cabling, Certificate, MAX_EXACT_ALL_TO_ALL_HOSTS, Operation, Plan, Price as CablePrice, Unplug,
-    additions, plan, unplugs, verify,
+    Addition, Cabling, Certificate, Operation, Plan, PlanError, Price as CablePrice, Unplug, additions, plan,
+    unplugs, verify,
 };
 use rdma_sim::LineRate;
 use rdma_sim::topology::Topology;
@@ -114,18 +114,18 @@ fn plan_cabling(name: &str, args: &TopoPlan, output: Output) -> Result<()> {
     progress.finish_and_clear();
     let free = free_ports(&topology);
     let counts: Vec<_> = free.iter().map(Vec::len).collect();
-    // Bounds of an all_to_all of many hosts do not say which cabling is better.
-    let is_comparable = !matches!(args.operation, OperationName::AllToAll)
-        || cabling.hosts().len() <= MAX_EXACT_ALL_TO_ALL_HOSTS;
-    let (without, with, best) = match is_comparable {
-        true => {
-            let (without, with) = changed(&cabling, &operation, &counts)?;
+    let (without, with, best) = match unplugs(&cabling, &operation) {
+        Err(PlanError::TooManyHosts { .. }) => (Vec::new(), Vec::new(), Err(INCOMPARABLE)),
+        without => {
+            let progress = progress::part(cabling.cables().len() as u64, "without each cable");
+            let without = without?.inspect(|_| progress.inc(1)).collect::<Result<Vec<_>, _>>()?;
+            progress.finish_and_clear();
+            let with = with_each(&cabling, &operation, &counts)?;
             let progress = progress::spinner("looking for the best cabling");
             let best = Best::of_macs(&topology, &cabling, &operation, made.bound)?;
             progress.finish_and_clear();
             (without, with, best.ok_or(NO_BEST))
         }
-        false => (Vec::new(), Vec::new(), Err(INCOMPARABLE)),
     };
     if let Some(path) = &args.write_cabling {
         let best = best.as_ref().map_err(|why| anyhow::Error::msg(at(Path::new(name), why)))?;
@@ -143,22 +143,14 @@ fn plan_cabling(name: &str, args: &TopoPlan, output: Output) -> Result<()> {
     output.print(&report, || text)
 }
 
-/// What the operation takes without each cable, and with each further one, the best first
-fn changed(
-    cabling: &Cabling,
-    operation: &Operation,
-    free_ports: &[usize],
-) -> Result<(Vec<Unplug>, Vec<Addition>)> {
-    let without = unplugs(cabling, operation)?;
-    let progress = progress::part(cabling.cables().len() as u64, "without each cable");
-    let without = without.inspect(|_| progress.inc(1)).collect::<Result<Vec<_>, _>>()?;
-    progress.finish_and_clear();
+/// What the operation takes with each further cable, the best first
+fn with_each(cabling: &Cabling, operation: &Operation, free_ports: &[usize]) -> Result<Vec<Addition>> {
     let with = additions(cabling, operation, bytes_per_second(LineRate::TB5), free_ports)?;
     let progress = progress::part(with.size_hint().1.unwrap_or(0) as u64, "with each further cable");
     let mut with = with.inspect(|_| progress.inc(1)).collect::<Result<Vec<_>, _>>()?;
     progress.finish_and_clear();
     with.sort();
-    Ok((without, with))
+    Ok(with)
 }
 
 /// Why cablings are not compared.

@@ -64,9 +64,9 @@ pub(crate) struct CablingPlans {
 /// The plans that were needed so far
 #[derive(Debug, Default)]
 struct Made {
-    /// Of operations whose parts have equal lengths
+    /// Plans of operations in which all parts are equally long
     even: BTreeMap<PlanKey, Arc<Planned>>,
-    /// Of others, by their scaled counts
+    /// Plans of others, by their scaled counts
     varying: Recent<(PlanKey, Counts), Arc<Planned>>,
 }
 
@@ -77,20 +77,22 @@ impl CablingPlans {
     /// The plans over `cabling`, which may be known
     pub(crate) fn of(cabling: Cabling) -> Result<Arc<Self>, PlanError> {
         let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = known().iter().filter_map(Weak::upgrade).find(|plans| plans.cabling == cabling);
-        if let Some(plans) = found {
+        if let Some(plans) = Self::find(&known(), &cabling) {
             return Ok(plans);
         }
         // Without the lock: groups over other cablings do not wait. Two threads may make the same plans, of which those of the first are kept.
         let plans = Arc::new(Self::new(cabling)?);
         let mut known = known();
-        let found = known.iter().filter_map(Weak::upgrade).find(|first| first.cabling == plans.cabling);
-        if let Some(first) = found {
+        if let Some(first) = Self::find(&known, &plans.cabling) {
             return Ok(first);
         }
         known.retain(|plans| plans.strong_count() > 0);
         known.push(Arc::downgrade(&plans));
         Ok(plans)
+    }
+
+    fn find(known: &[Weak<Self>], cabling: &Cabling) -> Option<Arc<Self>> {
+        known.iter().filter_map(Weak::upgrade).find(|plans| plans.cabling == *cabling)
     }
 
     fn new(cabling: Cabling) -> Result<Self, PlanError> {

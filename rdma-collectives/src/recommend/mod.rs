@@ -8,11 +8,9 @@ mod search;
 use std::fmt;
 
 pub use self::limit::Limit;
-use crate::advice::{MAX_PORTS, connected_bound};
+use crate::advice::{MAX_PORTS, connected_bound, require_exact};
 use crate::spread::spread;
-use crate::{
-    AdviceError, Cabling, CablingError, MAX_EXACT_ALL_TO_ALL_HOSTS, MAX_RATE, Operation, PlanError, Ratio,
-};
+use crate::{AdviceError, Cabling, CablingError, MAX_RATE, Operation, PlanError, Ratio};
 
 /// The most hosts for which a cabling is recommended.
 const MAX_RECOMMENDED_HOSTS: usize = 64;
@@ -98,7 +96,7 @@ impl fmt::Display for Recommendation {
 ///
 /// Those of [`recommend_for`].
 pub fn recommend(hosts: usize, ports: usize, rate: u64) -> Result<Recommendation, AdviceError> {
-    require_hosts(hosts, &Operation::AllReduce)?;
+    require_hosts(hosts)?;
     recommend_for(&vec![ports; hosts], rate, &Operation::AllReduce)
 }
 
@@ -112,13 +110,14 @@ pub fn recommend(hosts: usize, ports: usize, rate: u64) -> Result<Recommendation
 ///
 /// [`AdviceError::Ports`] or [`AdviceError::TotalPorts`] if the ports cannot connect the hosts, or one has more than [`MAX_PORTS`];
 /// [`AdviceError::Cabling`] for an impossible rate or no hosts; [`AdviceError::Plan`] with [`PlanError::TooManyHosts`] for more than 64 hosts,
-/// or for an all_to_all among more than [`MAX_EXACT_ALL_TO_ALL_HOSTS`], and with the errors of [`bound`](crate::bound()) for the operation.
+/// or for an all_to_all among more than [`MAX_EXACT_ALL_TO_ALL_HOSTS`](crate::MAX_EXACT_ALL_TO_ALL_HOSTS), and with the errors of [`bound`](crate::bound()) for the operation.
 pub fn recommend_for(
     ports: &[usize],
     rate: u64,
     operation: &Operation,
 ) -> Result<Recommendation, AdviceError> {
-    require_hosts(ports.len(), operation)?;
+    require_hosts(ports.len())?;
+    require_exact(ports.len(), operation)?;
     require_ports(ports)?;
     if rate == 0 || rate > MAX_RATE {
         return Err(CablingError::Rate { cable: 0, rate }.into());
@@ -159,16 +158,12 @@ pub fn recommend_for(
     })
 }
 
-fn require_hosts(hosts: usize, operation: &Operation) -> Result<(), AdviceError> {
-    let most = match operation {
-        Operation::AllToAll { .. } => MAX_EXACT_ALL_TO_ALL_HOSTS,
-        _ => MAX_RECOMMENDED_HOSTS,
-    };
+fn require_hosts(hosts: usize) -> Result<(), AdviceError> {
     match hosts {
         0 => Err(CablingError::Hosts { hosts }.into()),
         1 => Err(PlanError::OneHost.into()),
-        _ if hosts <= most => Ok(()),
-        _ => Err(PlanError::TooManyHosts { hosts, most }.into()),
+        2..=MAX_RECOMMENDED_HOSTS => Ok(()),
+        _ => Err(PlanError::TooManyHosts { hosts, most: MAX_RECOMMENDED_HOSTS }.into()),
     }
 }
 

@@ -129,7 +129,7 @@ fn one_cable(runs: u64) {
     rdma_sim::check(check, async |net| program(net, &[DEVICE], true).await);
 }
 
-/// On devices whose messages have one frame: each part of a long message is one, and all have the same length
+/// One cable between devices that carry messages of one frame at most, so that all parts of a long message have the same length
 fn short_parts(runs: u64) {
     let check = settings(runs).model(Model::tb5_macos_26_2()).random_faults(survived(4)).liveness(RECOVERED);
     rdma_sim::check(check, async |net| program(net, &[DEVICE], true).await);

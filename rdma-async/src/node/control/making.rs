@@ -339,12 +339,13 @@ impl<D: Device> Control<D> {
                 _ => continue,
             };
             let found = &self.node.ports[port];
-            let blocked = found.blocked().filter(|blocked| blocked.call == DeviceCall::Query);
-            if let (Some(blocked), PathState::Up { .. }) = (blocked, &self.paths[index]) {
+            let blocked = found.blocked();
+            let in_query = blocked.filter(|blocked| blocked.call == DeviceCall::Query);
+            if let (Some(blocked), PathState::Up { .. }) = (in_query, &self.paths[index]) {
                 // The query may be that of the monitor.
                 self.peering.update(|state, _| state.note_blocked(PathId(index as u32), blocked));
             }
-            if self.queries[port].is_some() || found.current().is_none() || found.blocked().is_some() {
+            if self.queries[port].is_some() || found.current().is_none() || blocked.is_some() {
                 are_all_asked &= self.queries[port].is_none();
                 continue;
             }
