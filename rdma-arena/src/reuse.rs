@@ -159,6 +159,34 @@ mod tests {
         assert!(is_zero(&Arena::new(LEN).unwrap()), "after all pages were used");
     }
 
+    /// Catches a mapping that is cleared at its beginning only, or not to the end of a range, or by what an earlier arena said.
+    #[test]
+    fn a_retired_arena_is_cleared_where_it_was_written() {
+        let _alone = crate::tests::alone();
+        let _reuse = Reuse::on_this_thread();
+        let retired = Arena::new(LEN).unwrap();
+        let address = retired.as_ptr();
+        [0, 9_999, LEN / 2, LEN - 1].iter().for_each(|offset| write(&retired, *offset));
+        retired.retire(vec![0..10_000, LEN / 2..LEN / 2 + 1, LEN - 1..LEN]);
+        let dropped = Arena::new(LEN).unwrap();
+        assert_eq!(dropped.as_ptr(), address, "the mapping is the same");
+        assert!(is_zero(&dropped), "after an arena that was retired");
+        write(&dropped, LEN / 4);
+        drop(dropped);
+        let last = Arena::new(LEN).unwrap();
+        assert!(is_zero(&last), "after one that was dropped");
+        // What is said of the memory is believed.
+        write(&last, LEN / 4);
+        last.retire(Vec::new());
+        assert!(!is_zero(&Arena::new(LEN).unwrap()));
+    }
+
+    #[test]
+    #[should_panic(expected = "1..8388609 is not inside the arena")]
+    fn what_was_written_is_inside() {
+        Arena::new(LEN).unwrap().retire(vec![1..LEN + 1]);
+    }
+
     /// Catches that `take` gives a mapping to two arenas, or one of another length.
     #[test]
     fn a_mapping_has_one_arena_at_a_time() {

@@ -1,5 +1,7 @@
 //! Which frames of a zone are free
 
+use std::ops::Range;
+
 /// A bitmap of frames, allocated in runs
 ///
 /// Single frames come from the low end and longer runs from the high end, so that small leases do not cut the space for
@@ -11,6 +13,10 @@ pub(crate) struct Frames {
     free: u32,
     /// No word before this one has a free bit.
     first_free_word: usize,
+    /// No single frame was ever taken from here on.
+    singles: u32,
+    /// No longer run was ever taken before it.
+    runs: u32,
 }
 
 impl Frames {
@@ -20,11 +26,16 @@ impl Frames {
         if let (Some(last), 1..) = (words.last_mut(), len % 64) {
             *last = u64::MAX << (len % 64);
         }
-        Self { words, free: len, first_free_word: 0 }
+        Self { words, free: len, first_free_word: 0, singles: 0, runs: len }
     }
 
     pub(crate) fn free(&self) -> u32 {
         self.free
+    }
+
+    /// Where frames may ever have been taken
+    pub(crate) fn ever_taken(&self, len: u32) -> [Range<u32>; 2] {
+        [0..self.singles.min(self.runs), self.runs..len]
     }
 
     /// Takes a run of `n` frames and tells where it starts
@@ -85,6 +96,11 @@ impl Frames {
     fn mark(&mut self, start: u32, n: u32) {
         for_words(start, n, |word, mask| self.words[word] |= mask);
         self.free -= n;
+        if n == 1 {
+            self.singles = self.singles.max(start + 1);
+        } else {
+            self.runs = self.runs.min(start);
+        }
     }
 
     /// Gives a run back
@@ -174,6 +190,8 @@ mod tests {
                     prop_assert_eq!(frames.take(n), expected);
                     if let Some(start) = expected {
                         taken[start as usize..(start + n) as usize].fill(true);
+                        let is_inside = |range: Range<u32>| range.start <= start && start + n <= range.end;
+                        prop_assert!(frames.ever_taken(len).into_iter().any(is_inside));
                         runs.push((start, n));
                     }
                 } else {

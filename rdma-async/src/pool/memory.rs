@@ -117,8 +117,12 @@ impl Memory {
     }
 
     /// The owner of the memory
-    pub(super) fn into_owner(self) -> Box<dyn Any + Send> {
-        self.owner
+    pub(super) fn into_owner(mut self) -> Box<dyn Any + Send> {
+        self.take_owner()
+    }
+
+    fn take_owner(&mut self) -> Box<dyn Any + Send> {
+        std::mem::replace(&mut self.owner, Box::new(()))
     }
 
     /// Whether both are memory of one node
@@ -171,6 +175,20 @@ impl Memory {
     /// Where frame `frame` of a zone is, in bytes
     pub(super) fn offset(&self, zone: Zone, frame: u32) -> usize {
         (self.starts[zone as usize] + frame) as usize * FRAME
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Ok(arena) = self.take_owner().downcast::<Arena>() {
+            let written = |(zone, (start, len)): (&SharedWaitQueue<Frames>, (u32, u32))| {
+                let taken = zone.inspect(|frames| frames.ever_taken(len));
+                taken
+                    .map(|range| (start + range.start) as usize * FRAME..(start + range.end) as usize * FRAME)
+            };
+            let zones = self.starts.into_iter().zip(self.lens);
+            arena.retire(self.zones.iter().zip(zones).flat_map(written).collect());
+        }
     }
 }
 
