@@ -29,6 +29,8 @@ pub(crate) struct SessionState {
     pub(crate) counts: Counts,
     /// How long messages took from the queue to the peer.
     pub(crate) deliveries: Histogram,
+    /// Why nothing can be sent in the session any more, if so.
+    refused: Option<SendError>,
     /// Whether the protocol has forgotten the session.
     pub(crate) is_over: bool,
     max_in_flight: u32,
@@ -81,6 +83,7 @@ impl SessionState {
             watchers: 0,
             counts: Counts::default(),
             deliveries: Histogram::default(),
+            refused: None,
             is_over: false,
             max_in_flight,
             accounts,
@@ -125,8 +128,8 @@ impl SessionState {
     pub(super) fn add_opened(&mut self, id: StreamId, effects: &mut Effects) {
         let mut stream = StreamState::new(self.max_in_flight, false, &self.accounts);
         stream.is_held = self.is_held();
-        if let Some(error) = self.main.refusal() {
-            stream.refuse(error, effects);
+        if let Some(error) = &self.refused {
+            stream.refuse(error.clone(), effects);
         }
         if stream.is_held {
             self.opened.push(id, effects);
@@ -164,6 +167,7 @@ impl SessionState {
 
     /// Refuses messages and streams from now on
     pub(super) fn refuse(&mut self, error: &SendError, reason: OpenError, effects: &mut Effects) {
+        self.refused.get_or_insert_with(|| error.clone());
         self.streams_mut().for_each(|stream| stream.refuse(error.clone(), effects));
         self.places.end(effects, |places| {
             places.closed.get_or_insert(reason);

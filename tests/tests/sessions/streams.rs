@@ -90,6 +90,42 @@ fn each_direction_of_a_stream_ends_by_itself() {
     });
 }
 
+/// Regression: a side that had finished the main stream could send nothing on streams that its peer opened later. Catches a stream that
+/// begins refused because another one ended.
+#[test]
+fn streams_that_come_after_the_end_of_the_main_one_work_in_both_directions() {
+    for [a_finishes, b_finishes] in [[true, false], [false, true], [true, true]] {
+        on_session(Sim::new(), &options(), async |net, Pair { ab, ba, .. }| {
+            if a_finishes {
+                ab.main_stream().finish();
+            }
+            if b_finishes {
+                ba.main_stream().finish();
+            }
+            for has_rested in [false, true] {
+                if has_rested {
+                    net.sleep(Duration::from_millis(1)).await;
+                }
+                for (from, to) in [(&ab, &ba), (&ba, &ab)] {
+                    let (opened, accepted) = stream_of(from, to).await;
+                    join(send(&opened, LENS), receive(&accepted, LENS)).await;
+                    join(send(&accepted, LENS), receive(&opened, LENS)).await;
+                    drop((opened, accepted));
+                    let answer = async {
+                        let stream = to.accept_stream().await.unwrap().unwrap();
+                        stream.answer(async |request| request.into_lease().unwrap()).await.unwrap();
+                    };
+                    let mut question = from.alloc(5).await.unwrap();
+                    question.extend_from_slice(b"again");
+                    let (answered, ()) = join(from.request(question), answer).await;
+                    assert_eq!(*answered.unwrap(), *b"again");
+                }
+            }
+            assert_eq!((ab.close_reason(), ba.close_reason()), (None, None));
+        });
+    }
+}
+
 /// Catches a stream that is accepted only with its first message, in another order, or by a task that gave up.
 #[test]
 fn streams_are_accepted_in_order_before_they_carry_anything() {
