@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 
 use crate::args::ProviderArgs;
 use crate::failure::{Failure, at, shown};
-use crate::input::read_named;
+use crate::input::{read_named, require_one_standard};
 use crate::report::Output;
 use crate::{file, progress, signals};
 
@@ -142,6 +142,7 @@ pub(crate) fn read(path: &Path) -> Result<Host> {
 ///
 /// Fails if a report cannot be read, and with [`Failure::Usage`] if one is given twice: a Mac would be compared with itself.
 pub(crate) fn read_all(paths: &[PathBuf]) -> Result<Vec<Host>> {
+    require_one_standard(paths)?;
     let mut hosts = paths.iter().map(|path| read(path)).collect::<Result<Vec<_>>>()?;
     shorten(&mut hosts);
     let mut labels = BTreeSet::new();

@@ -12,7 +12,8 @@ pub(crate) enum SimCommand {
     #[command(
         after_help = "The faults are those of the scenario; tasks, timers and messages come in other orders, and late, with each \
                       seed. A run that fails is printed as the line for `tb5 sim replay` that repeats it, with as few faults and \
-                      choices as were found to suffice.\n\n\
+                      choices as were found to suffice. Verbs and wake-ups come late in these orders, so that bounds of time and goodput \
+                      may fail in them without a mistake of the program.\n\n\
                       Examples: tb5 sim check rdma-sim/scenarios/one-lost-message.toml --runs 1000.\n\n\
                       Exit codes: 0 all runs passed, 1 a run failed or the scenario cannot be read, 2 usage, 130 after Ctrl-C."
     )]

@@ -19,7 +19,7 @@ pub(super) const UNEXPECTED: &str = "the peer sent a message of unexpected lengt
 /// A simulated copy ended, and another one can continue it
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "nothing has arrived for 10 s since the last fault: add a fault that plugs a cable in, such as `at 8ms a:rdma_en2 replug`"
+    "nothing has arrived for 10 s since the last fault: if a cable is out, add a fault that plugs it in, such as `at 8ms a:rdma_en2 replug`"
 )]
 pub(super) struct Stalled;
 

@@ -88,7 +88,7 @@ impl Expect {
     }
 }
 
-/// Describes a value outside of `min..=max`
+/// Describes a value outside of `min..=max`, and on which side: a check takes texts in which only numbers differ for the same failure
 fn outside<T: Copy + PartialOrd>(
     what: &str,
     found: Option<T>,
@@ -102,8 +102,12 @@ fn outside<T: Copy + PartialOrd>(
         return None;
     }
     let bound = |word: &str, bound: Option<T>| bound.map(|bound| format!(" {word} {}", text(bound)));
-    let [min, max] = [bound("at least", min), bound("at most", max)].map(Option::unwrap_or_default);
-    let found =
-        found.map_or_else(|| "nothing was measured".to_owned(), |found| format!("found {}", text(found)));
-    Some(format!("expected {what}{min}{max}, {found}"))
+    let [least, most] = [bound("at least", min), bound("at most", max)].map(Option::unwrap_or_default);
+    let is_less = |found: T| min.is_some_and(|min| found < min);
+    let side = |found: T| if is_less(found) { "less" } else { "more" };
+    let found = found.map_or_else(
+        || "nothing was measured".to_owned(),
+        |found| format!("found {}, which is {}", text(found), side(found)),
+    );
+    Some(format!("expected {what}{least}{most}, {found}"))
 }

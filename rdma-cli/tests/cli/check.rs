@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::sim::shipped_one;
 use crate::support::{Folder, assert_code, assert_failed, json, keys, stderr, stdout, tool};
 
 /// A scenario of pings: its bound of round trips holds in the plain order of events, and not when messages are late
@@ -60,6 +61,19 @@ fn a_run_that_fails_is_found_shrunk_and_repeated() {
         said.contains("the run has the faults of the replay line, which are not those of the scenario"),
         "{said}"
     );
+}
+
+/// Regression: a goodput below the bound and one above it were the same failure, so that the fault which holds it down was taken out.
+#[test]
+fn a_value_below_its_bounds_is_not_shrunk_to_one_above_them() {
+    let folder = Folder::new();
+    let path = shipped_one("broadcast-storm");
+    let report = json(&tb5!["sim", "check", &path, "--runs", "20", "--json"]);
+    let (reason, line) = (report["reason"].as_str().unwrap(), report["replay"].as_str().unwrap());
+    assert!(reason.ends_with("which is less") && line.contains("storm 5%"), "{report}");
+    let fast = fs::read_to_string(&path).unwrap().replace("storm 5%", "storm 50%");
+    let report = json(&tb5!["sim", "check", folder.write("fast.toml", &fast), "--json"]);
+    assert!(report["reason"].as_str().unwrap().ends_with("which is more"), "{report}");
 }
 
 #[test]

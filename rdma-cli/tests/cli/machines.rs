@@ -208,7 +208,11 @@ fn an_interrupted_copy_between_machines_is_continued() {
         assert_failed(
             &sent,
             codes[0],
-            &["the copy is not complete (", "); copy again, and what was kept is not sent again", why],
+            &[
+                "the copy is not complete (",
+                "); copy again, and what the other side has kept is not sent again",
+                why,
+            ],
         );
         assert_failed(&received, codes[1], &["what has arrived is in", "copy again to continue"]);
         let rest = fs::metadata(root.path(".copy.tb5-partial")).unwrap().len();

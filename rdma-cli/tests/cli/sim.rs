@@ -19,7 +19,7 @@ fn shipped() -> Vec<PathBuf> {
     paths
 }
 
-fn shipped_one(name: &str) -> PathBuf {
+pub(crate) fn shipped_one(name: &str) -> PathBuf {
     shipped().into_iter().find(|path| path.file_stem().unwrap() == name).unwrap()
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn send(args: &Copy, to: &RemotePath, output: Output) -> Result<()> {
             _ if lacks_room(&error) => format!("the copy is not complete ({why}); {NOT_KEPT}"),
             // The other side may have it.
             _ if hashes.get() == files => format!("the copy is not confirmed ({why}); copy again to be sure"),
-            _ => format!("the copy is not complete ({why}); copy again, and what was kept is not sent again"),
+            _ => format!("the copy is not complete ({why}); copy again, and what the other side has kept is not sent again"),
         };
         error.context(what)
     })?;

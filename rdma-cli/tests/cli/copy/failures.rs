@@ -217,7 +217,7 @@ fn a_source_that_grows_while_it_is_sent_fails_at_both_sides() {
     let sent = sender.finish();
     let source = folder.path("source");
     let why = format!(
-        "tb5: the copy is not complete ({}: the file changed while it was copied); copy again, and what was kept is not sent again\n",
+        "tb5: the copy is not complete ({}: the file changed while it was copied); copy again, and what the other side has kept is not sent again\n",
         source.display()
     );
     assert_failed(&sent, 1, &[&why]);
