@@ -44,7 +44,8 @@ const LONGEST: usize = 1 << 20;
 /// [finishes](Stream::finish) the stream: what was written is still sent, also when the stream is dropped.
 ///
 /// Writes wait while the peer does not read, and leave memory to other streams, as [`Stream::send_bytes`]. They fail with
-/// [`io::ErrorKind::BrokenPipe`] when the peer has dropped its stream or closed the session.
+/// [`io::ErrorKind::BrokenPipe`] when the peer has dropped its stream or closed the session, and with
+/// [`io::ErrorKind::NotConnected`] after this side has shut the stream down or closed the session.
 ///
 /// # Errors
 ///
