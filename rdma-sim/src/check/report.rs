@@ -158,9 +158,13 @@ impl Report {
             unreached.map(|name| format!("\n  {name:?}, which `Check::reaches` names{}", self.doubt(name)));
         let never: Vec<_> = never.chain(unreached).collect();
         let runs = self.runs;
+        let runs = if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
+        let runs = match self.orders {
+            Some(Orders { are_all: true, .. }) => format!("{runs}, and there are no other orders:"),
+            _ => format!("{runs}: try more,"),
+        };
         let text = format!(
-            "what should hold sometimes never did in {runs} runs: try more, give the test what it needs to get there, or remove the \
-             statement:{}",
+            "what should hold sometimes never did in {runs} give the test what it needs to get there, or remove the statement:{}",
             never.concat()
         );
         if never.is_empty() { None } else { Some(text) }

@@ -158,6 +158,24 @@ fn an_exhaustive_check_reports_orders_that_it_did_not_try() {
     assert!(report.to_string().contains("; 5 orders, not all of them, beside 0"), "{report}");
 }
 
+/// Regression: all orders had been tried, and the advice was to try more. Catches advice that is missing where there are more orders.
+#[test]
+fn what_no_order_reaches_is_not_a_matter_of_more_runs() {
+    let never = |runs, pick| {
+        let check = Check::new().runs(runs).exhaustive().reaches(["the end"]);
+        let test = async |net: Net| rdma_core::sometimes!(net.pick(pick) == 9, "the tenth");
+        let failure = try_check(check, test).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::NeverHeld);
+        failure.to_string()
+    };
+    let text = never(100, 4);
+    let words = "what should hold sometimes never did in 4 runs, and there are no other orders: give the test what it needs";
+    assert!(text.starts_with(words) && !text.contains("try more"), "{text}");
+    assert!(text.contains("\"the end\", which `Check::reaches` names"), "{text}");
+    assert!(never(100, 1).contains("never did in 1 run, and there are no other orders: "));
+    assert!(never(3, 4).contains("never did in 3 runs: try more, give the test"));
+}
+
 /// Regression: a delivery took one of the recorded choices, and the run of the line was another one.
 #[test]
 fn an_order_behind_a_delivery_is_repeated_by_its_line() {
