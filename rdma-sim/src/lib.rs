@@ -20,6 +20,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod catalogue;
+mod caught;
 pub mod check;
 mod choices;
 mod cpu;

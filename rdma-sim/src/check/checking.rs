@@ -346,7 +346,7 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
 }
 
 fn failure_of(failed: RunFailure, replay: Replay, original: Replay, tried: u64) -> Box<CheckFailure> {
-    let RunFailure { kind, reason, site, has_picked } = failed;
+    let RunFailure { kind, reason, site, later, has_picked } = failed;
     Box::new(CheckFailure {
         kind,
         reason,
@@ -354,6 +354,7 @@ fn failure_of(failed: RunFailure, replay: Replay, original: Replay, tried: u64) 
         replay,
         original,
         is_plain: false,
+        later,
         has_picked,
         tried,
         is_deterministic: true,

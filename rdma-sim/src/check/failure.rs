@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::replay::Replay;
 use crate::Scheduler;
+use crate::caught::Panic;
 
 /// In which way a run failed
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -40,16 +41,38 @@ pub(super) struct RunFailure {
     pub(super) reason: String,
     /// Where the panic was, if it was one
     pub(super) site: Option<String>,
+    /// The panics that followed: of destructors, and of tasks that ended after the test
+    pub(super) later: Vec<Panic>,
     /// Whether the run has called [`Net::pick`](crate::Net::pick)
     pub(super) has_picked: bool,
 }
 
+/// Most panics that are printed of those that followed
+const MOST: usize = 8;
+
+/// Where a run has panicked, if it has, and the panics that followed, as lines behind the reason
+pub(super) struct Aftermath<'a>(pub(super) Option<&'a str>, pub(super) &'a [Panic]);
+
+impl fmt::Display for Aftermath<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(site, later) = self;
+        site.map_or(Ok(()), |site| write!(f, "\nat {site}"))?;
+        for Panic { text, site } in later.iter().take(MOST) {
+            write!(f, "\nA panic followed: {text}{}", Aftermath(site.as_deref(), &[]))?;
+        }
+        match later.len().saturating_sub(MOST) {
+            0 => Ok(()),
+            more => write!(f, "\nand {more} further panics"),
+        }
+    }
+}
+
 impl RunFailure {
     pub(super) fn new(kind: FailureKind, reason: impl Into<String>) -> Self {
-        Self { kind, reason: reason.into(), site: None, has_picked: false }
+        Self { kind, reason: reason.into(), site: None, later: Vec::new(), has_picked: false }
     }
 
-    /// Whether both are probably the same bug: the same but for numbers
+    /// Whether both are probably the same bug: the same but for numbers, whatever followed
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.kind == other.kind && self.site == other.site && self.words() == other.words()
     }
@@ -97,6 +120,8 @@ pub struct CheckFailure {
     pub original: Replay,
     /// Whether it is the plain run, which comes first: without random faults, in the plain order, and each `Net::pick` is 0
     pub is_plain: bool,
+    /// The panics that followed: of destructors, and of tasks that ended after the test
+    pub(super) later: Vec<Panic>,
     /// Whether the run has called [`Net::pick`](crate::Net::pick)
     pub(super) has_picked: bool,
     /// How many runs it took, this one and the plain one included
@@ -112,7 +137,7 @@ pub(super) const LIKELY_CAUSES: &str = "Likely causes, in the test or in what it
 
 impl fmt::Display for CheckFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { reason, site, replay, original, tried, .. } = self;
+        let Self { reason, site, later, replay, original, tried, .. } = self;
         if self.kind == FailureKind::NeverHeld {
             return f.write_str(reason);
         }
@@ -120,9 +145,7 @@ impl fmt::Display for CheckFailure {
             true => write!(f, "the plain run failed: {reason}")?,
             false => write!(f, "seed {} failed: {reason}", replay.seed)?,
         }
-        if let Some(site) = site {
-            write!(f, "\nat {site}")?;
-        }
+        write!(f, "{}", Aftermath(site.as_deref(), later))?;
         // The runs of a guided or exhaustive check depend on each other.
         let are_independent = original.branches.is_empty() && original.scheduler != Scheduler::Every;
         // The plain run, which is no seed, says nothing of the rate; nor does the first seed alone.

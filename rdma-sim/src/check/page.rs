@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::environment::print_line;
-use super::failure::RunFailure;
+use super::failure::{Aftermath, RunFailure};
 use super::run::FinishedRun;
 use crate::History;
 
@@ -31,8 +31,8 @@ impl Page<'_> {
         let mut title = format!("{name}, {}", self.run);
         if let Err(failed) = outcome {
             title += ": failed";
-            let site = failed.site.as_ref().map_or_else(String::new, |site| format!("\nat {site}"));
-            history.remarks.push((history.end, failed.reason.clone() + &site));
+            let aftermath = Aftermath(failed.site.as_deref(), &failed.later);
+            history.remarks.push((history.end, format!("{}{aftermath}", failed.reason)));
         }
         let file = file(path, self.test);
         let file = std::path::absolute(&file).unwrap_or(file);

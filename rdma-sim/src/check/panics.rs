@@ -1,10 +1,11 @@
-//! Panics of tests: where they are, and those that would end the process without a word about the run
+//! Panics of tests: those that would end the process without a word about the run
 
 use std::cell::{Cell, RefCell};
 use std::io::Write;
-use std::panic::PanicHookInfo;
 use std::rc::Rc;
 use std::sync::Once;
+
+use crate::caught::{self, Panic};
 
 /// Why a panic ends the process
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -48,24 +49,8 @@ impl Abort {
 thread_local! {
     /// Whether messages are not printed
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
-    /// The last panic of this thread, and the one before it
-    static LAST: RefCell<[Option<Panic>; 2]> = const { RefCell::new([None, None]) };
     /// Makes the line that repeats the run of this thread
     static LINE: RefCell<Option<Rc<dyn Fn() -> String>>> = const { RefCell::new(None) };
-}
-
-/// A panic, and where it was
-#[derive(Debug)]
-struct Panic {
-    text: String,
-    site: String,
-}
-
-impl Panic {
-    fn of(info: &PanicHookInfo<'_>) -> Self {
-        let text = info.payload_as_str().unwrap_or("a panic without a text").to_owned();
-        Self { text, site: info.location().map(ToString::to_string).unwrap_or_default() }
-    }
 }
 
 /// Watches the panics of all threads from now on
@@ -80,13 +65,13 @@ fn watch() {
             // The process ends at the first panic: it is the one to print.
             let is_first = abort == Some(Abort::Profile);
             if is_first {
-                keep(panic);
+                caught::keep(panic);
                 line.iter().for_each(|line| print_before_abort(Abort::Profile, line));
             } else {
                 if let (Some(abort), Some(line)) = (abort, &line) {
                     print_before_abort(abort, line);
                 }
-                keep(panic);
+                caught::keep(panic);
             }
             if !IS_QUIET.get() {
                 // The hook of libFuzzer ends the process: nothing after it is printed.
@@ -97,11 +82,6 @@ fn watch() {
             }
         }));
     });
-}
-
-/// Keeps the last panic of this thread, and the one before it
-fn keep(panic: Panic) {
-    LAST.with_borrow_mut(|[last, before]| *before = last.replace(panic));
 }
 
 /// The line that repeats the run of this thread, if there is one
@@ -120,32 +100,30 @@ fn print_replay_line() {
 
 /// Prints the last panics and the line that repeats them: the process aborts next
 fn print_before_abort(abort: Abort, line: &str) {
-    let panics = LAST.with_borrow(|[last, before]| {
-        let panics = match abort {
-            Abort::InCleanup => vec![("The panic before it", before), ("The panic of the destructor", last)],
-            Abort::NoUnwind | Abort::Profile => vec![("The panic", last)],
-        };
-        let texts = panics.into_iter().filter_map(|(name, panic)| {
-            panic.as_ref().map(|Panic { text, site }| format!("\n{name}: {text}\nat {site}"))
-        });
-        texts.collect::<String>()
+    let mut panics = caught::last();
+    let names = match abort {
+        Abort::InCleanup => ["The panic before it", "The panic of the destructor"],
+        Abort::NoUnwind | Abort::Profile => {
+            panics = panics.split_off(panics.len().saturating_sub(1));
+            ["", "The panic"]
+        }
+    };
+    let count = panics.len();
+    let texts = panics.into_iter().enumerate().map(|(number, Panic { text, site })| {
+        let name = names[usize::from(number + 1 == count)];
+        format!("\n{name}: {text}\nat {}", site.unwrap_or_default())
     });
+    let texts: String = texts.collect();
     let reason = abort.reason();
-    let _ = writeln!(std::io::stderr(), "\n{reason}{panics}\nTo repeat it:\n\n{line}\n");
-}
-
-/// Where the panic was that was just caught
-pub(super) fn take_site() -> Option<String> {
-    LAST.take()[0].take().map(|panic| panic.site)
+    let _ = writeln!(std::io::stderr(), "\n{reason}{texts}\nTo repeat it:\n\n{line}\n");
 }
 
 /// Runs `f`; if a destructor panics while `f` unwinds, prints what `line` returns, which repeats the run, before the process aborts
 pub(super) fn watched<T>(line: impl Fn() -> String + 'static, is_quiet: bool, f: impl FnOnce() -> T) -> T {
     watch();
-    take_site();
     LINE.set(Some(Rc::new(line)));
     let was_quiet = IS_QUIET.replace(is_quiet);
-    let value = f();
+    let value = caught::alone(f);
     IS_QUIET.set(was_quiet);
     LINE.set(None);
     value

@@ -1,9 +1,7 @@
 //! One run of a checked test
 
-use std::any::Any;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,9 +13,9 @@ use super::failure::{FailureKind, RunFailure};
 use super::landmarks::Landmark;
 use super::observer::{Count, Counting};
 use super::outcome::Outcome;
-use super::panics;
 use super::replay::Replay;
 use super::settings::Check;
+use crate::caught::{Panic, catch};
 use crate::choices::Step;
 use crate::executor::{HumanDuration, Progress, UnfinishedTask};
 use crate::fault::{Target, Traffic};
@@ -116,7 +114,8 @@ pub(super) fn run<O: Outcome>(
     }
     let counting = Rc::new(Counting::default());
     let observation = observe(counting.clone());
-    let run = catch_unwind(AssertUnwindSafe(|| {
+    let error = RefCell::new(None);
+    let run = catch(|| {
         sim.try_run(async |net| {
             seen.replace(Some(net.clone()));
             if check.is_guided {
@@ -124,13 +123,22 @@ pub(super) fn run<O: Outcome>(
             }
             let outcome = test(net).await.into_text();
             counting.end();
-            outcome
+            error.replace(outcome.err());
         })
-    }));
+    });
     drop(observation);
-    let run =
-        run.map_err(|panic| failed_by(&*panic))?.map_err(|error| check.failed_by(error, &case.faults))?;
-    run.value.map_err(|text| RunFailure::new(FailureKind::Error, text))?;
+    let (run, mut panics) = match run {
+        Ok(run) => (Some(run), Vec::new()),
+        Err(caught) => (None, caught.into_panics()),
+    };
+    panics.extend(progress.take_later());
+    let run = match (error.take(), run) {
+        // It was there before the destructors ran that have panicked.
+        (Some(text), _) => Err(RunFailure::new(FailureKind::Error, text)),
+        (None, Some(run)) => run.map_err(|error| check.failed_by(error, &case.faults)),
+        (None, None) => Err(failed_by(panics.remove(0))),
+    };
+    let run = run.map_err(|failed| RunFailure { later: panics, ..failed })?;
     if let Some(finding) = run.findings.first() {
         return Err(RunFailure::new(FailureKind::Misuse, format!("the DMA sanitizer found: {finding}")));
     }
@@ -214,10 +222,8 @@ impl Check {
     }
 }
 
-fn failed_by(panic: &(dyn Any + Send)) -> RunFailure {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a text");
-    let mut reason = text.to_owned();
+fn failed_by(Panic { text, site }: Panic) -> RunFailure {
+    let mut reason = text.clone();
     // tokio's own words for a task that uses its clock, its sockets or its tasks outside of a tokio runtime.
     if ["no reactor running", "timers are disabled", "context was found, but"]
         .iter()
@@ -227,5 +233,5 @@ fn failed_by(panic: &(dyn Any + Send)) -> RunFailure {
                    `net.spawn(async { … })`), or `SimHost::spawn` for a task of a host; `Net::sleep` and `rdma_async::time`; and the \
                    streams of `SimHost`";
     }
-    RunFailure { site: panics::take_site(), ..RunFailure::new(FailureKind::Panic, reason) }
+    RunFailure { site, ..RunFailure::new(FailureKind::Panic, reason) }
 }

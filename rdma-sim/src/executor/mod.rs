@@ -3,6 +3,7 @@
 //! One thread, one queue. Tasks run until all of them wait, then time jumps to the next event of the fabric or the next timer.
 //! Which of several ready tasks is next, and whether one is late, is the [`Scheduler`]'s to decide.
 
+mod ending;
 mod every;
 mod progress;
 mod stalled;
@@ -10,7 +11,6 @@ mod task;
 mod tasks;
 mod timers;
 mod unfinished;
-mod unspawn;
 mod woken;
 
 use std::collections::BTreeSet;
@@ -24,6 +24,7 @@ use std::task::{Context, Poll, Waker};
 
 use rdma_core::{BlockingCall, Runtime, Time, Timer, Work};
 
+use self::ending::Ending;
 pub(crate) use self::progress::Progress;
 pub(crate) use self::stalled::HumanDuration;
 use self::stalled::wait_of;
@@ -32,7 +33,6 @@ use self::task::{BoxFuture, MAIN, Spawned, Task, TaskWaker};
 pub(crate) use self::task::{Origin, Owner, Start, UnfinishedTask};
 use self::tasks::Tasks;
 use self::timers::Clock;
-use self::unspawn::Unspawn;
 use self::woken::Queue;
 use crate::cpu::{self, Cpu};
 use crate::fabric::Process;
@@ -166,29 +166,46 @@ impl SimRuntime {
         settles: bool,
         main: impl Future<Output = T>,
     ) -> Result<Ended<T>, Stalled> {
-        // The last to be dropped: destructors of tasks may spawn.
-        let _unspawn = Unspawn { spawned: &self.spawned, starts: &self.starts };
         let _entered = self.queue.enter();
-        let mut main = std::pin::pin!(main);
+        let cores = {
+            let timing = &shared.lock().fabric.model.timing;
+            if timing.cpu { timing.cores } else { 0 }
+        };
+        let (mut run, main) = (Tasks::new(order, cores), std::pin::pin!(Some(main)));
+        let (spawned, starts, progress) = (&self.spawned, &self.starts, &*self.progress);
+        let mut ending = Ending { run: &mut run, main, spawned, starts, progress, panics: Vec::new() };
+        let (value, unfinished) = self.poll_all(shared, limit, settles, ending.run, ending.main.as_mut())?;
+        if let Some(panic) = ending.end() {
+            panic.resume();
+        }
+        Ok(Ended { value, order: run.order, unfinished })
+    }
+
+    /// Polls tasks until `main` ends
+    fn poll_all<T>(
+        &self,
+        shared: &Shared,
+        limit: Time,
+        settles: bool,
+        run: &mut Tasks,
+        mut main: Pin<&mut Option<impl Future<Output = T>>>,
+    ) -> Result<(T, Vec<UnfinishedTask>), Stalled> {
         let main_wake = TaskWaker::new(MAIN, &self.queue);
         let main_waker = Waker::from(Arc::clone(&main_wake));
         main_waker.wake_by_ref();
-        let cores = {
-            let mut state = shared.lock();
-            state.call_under_lock(&main_waker);
-            let timing = &state.fabric.model.timing;
-            if timing.cpu { timing.cores } else { 0 }
+        shared.lock().call_under_lock(&main_waker);
+        let mut poll_main = || {
+            let main = main.as_mut().as_pin_mut();
+            main.map_or(Poll::Pending, |main| main.poll(&mut Context::from_waker(&main_waker)))
         };
-        let mut run = Tasks::new(order, cores);
         // What the thread has called before is no part of this run.
         verb_time::take();
         loop {
-            match self.next(shared, limit, &mut run) {
+            match self.next(shared, limit, run) {
                 Ok(MAIN) => {
                     main_wake.has_begun();
-                    if let Poll::Ready(value) = main.as_mut().poll(&mut Context::from_waker(&main_waker)) {
-                        let unfinished = self.unfinished(shared, &mut run, settles);
-                        return Ok(Ended { value, order: run.order, unfinished });
+                    if let Poll::Ready(value) = poll_main() {
+                        return Ok((value, self.unfinished(shared, run, settles)));
                     }
                     run.block(MAIN, None, || self.now());
                 }
@@ -199,10 +216,9 @@ impl SimRuntime {
                 }
                 Err(mut stalled) => {
                     if let Stalled::Deadlock { waits, .. } | Stalled::TimeLimit { waits, .. } = &mut stalled {
-                        let main = || main.as_mut().poll(&mut Context::from_waker(&main_waker)).is_ready();
                         waits.0.push(
                             run.wait_in_verb(MAIN, shared)
-                                .unwrap_or_else(|| wait_of("main".to_owned(), main)),
+                                .unwrap_or_else(|| wait_of("main".to_owned(), || poll_main().is_ready())),
                         );
                         run.add_waits(waits, shared);
                     }

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::task::{MAIN, Origin};
+use crate::caught::{Caught, Panic};
 use crate::sync::lock;
 
 /// How far a run is
@@ -14,6 +15,8 @@ pub(crate) struct Progress {
     task: AtomicUsize,
     /// Where each task comes from
     origins: Mutex<Vec<Origin>>,
+    /// The panics of destructors after the failure of the run
+    later: Mutex<Vec<Panic>>,
 }
 
 impl Progress {
@@ -44,6 +47,17 @@ impl Progress {
             MAIN => None,
             task => lock(&self.origins).get(task)?.owner.map(|owner| owner.host),
         }
+    }
+
+    /// A destructor has panicked after the failure of the run
+    pub(super) fn has_panicked(&self, caught: Caught) {
+        let panics = caught.into_panics();
+        lock(&self.later).extend(panics);
+    }
+
+    /// The panics of destructors after the failure of the run
+    pub(crate) fn take_later(&self) -> Vec<Panic> {
+        std::mem::take(&mut *lock(&self.later))
     }
 
     /// How many times tasks were polled

@@ -2,12 +2,13 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
 use rdma_core::Time;
 use rdma_core::probe::{Observer, Statement, observe};
+
+use crate::caught::{Caught, catch};
 
 /// The main future waits for an event that will never come
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -157,7 +158,7 @@ pub(super) fn wait_of(task: String, poll: impl FnOnce() -> bool) -> Wait {
     let listener = Rc::new(Listener::default());
     let observation = observe(listener.clone());
     // A task that runs on, because its wake-up was lost, may fail: the stall came first.
-    let is_ready = catch_unwind(AssertUnwindSafe(poll)).unwrap_or(true);
+    let is_ready = catch(poll).map_err(Caught::into_panics) != Ok(false);
     drop(observation);
     if is_ready {
         return Wait::new(task, "its turn, although it is ready: it was never woken, so a wake-up was lost");

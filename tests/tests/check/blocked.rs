@@ -66,6 +66,33 @@ fn a_panic_in_a_destructor_prints_both_panics_and_the_replay_line() {
     assert!(text.contains("To repeat it:"), "{text}");
 }
 
+#[test]
+#[ignore = "it ends its process; another test starts it"]
+fn panics_and_leaves_a_task_that_panics_twice() {
+    check(Check::new().runs(1), async |net: Net| {
+        net.spawn(async {
+            let _bombs = (Bomb, Bomb);
+            std::future::pending::<()>().await;
+        });
+        net.sleep(Duration::from_micros(1)).await;
+        panic!("first");
+    });
+}
+
+/// Catches panics of destructors that take the place of the one before them.
+#[test]
+fn a_task_that_panics_twice_when_it_is_dropped_hides_no_panic_before() {
+    let (output, text) = run("blocked::panics_and_leaves_a_task_that_panics_twice");
+    assert!(!output.status.success());
+    let panics = [
+        "The panic before it: first",
+        "The panic before it: dropped",
+        "The panic of the destructor: dropped",
+    ];
+    let found = panics.map(|panic| text.find(panic).expect(&text));
+    assert!(found.is_sorted() && text.contains("To repeat it:"), "{text}");
+}
+
 struct Bomb;
 
 impl Drop for Bomb {

@@ -2,6 +2,7 @@
 
 mod blocked;
 mod coverage;
+mod destructors;
 mod exhaustive;
 mod faults;
 mod guided;

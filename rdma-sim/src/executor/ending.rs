@@ -1,22 +1,43 @@
-//! The end of tasks that a run has left unstarted
+//! The end of a run: what it leaves is dropped
 
+use std::pin::Pin;
 use std::sync::Mutex;
 
 use super::task::{Spawned, Start};
+use super::{Progress, Tasks};
+use crate::caught::{Caught, catch};
 use crate::sync::lock;
 use crate::verb_time;
 
 /// How many tasks may spawn each other, one after another, when they are dropped at the end of a run
 const MAX_ROUNDS: usize = 1_000;
 
-/// Drops tasks that never started, and those of restarts: both may hold the runtime that holds them
-pub(super) struct Unspawn<'a> {
+/// Drops what a run leaves, one after another: a destructor that panics hides no failure before it, and ends no process
+pub(super) struct Ending<'a, F> {
+    pub(super) run: &'a mut Tasks,
+    pub(super) main: Pin<&'a mut Option<F>>,
+    /// Tasks that never started, and those of restarts: both may hold the runtime that holds them
     pub(super) spawned: &'a Mutex<Vec<Spawned>>,
     pub(super) starts: &'a Mutex<Vec<(u32, Start)>>,
+    pub(super) progress: &'a Progress,
+    /// The panics of destructors
+    pub(super) panics: Vec<Caught>,
 }
 
-impl Drop for Unspawn<'_> {
-    fn drop(&mut self) {
+impl<F> Ending<'_, F> {
+    /// Drops all, and returns the first panic of a destructor: it is the failure of the run
+    pub(super) fn end(mut self) -> Option<Caught> {
+        self.drop_all();
+        (!self.panics.is_empty()).then(|| self.panics.remove(0))
+    }
+
+    fn drop_all(&mut self) {
+        for id in 0..self.run.tasks.len() {
+            let task = self.run.tasks[id].take();
+            self.keep(catch(|| drop(task)));
+        }
+        let main = catch(|| self.main.set(None));
+        self.keep(main);
         // The destructors of these tasks may spawn, too.
         for _ in 0..MAX_ROUNDS {
             verb_time::take();
@@ -25,14 +46,25 @@ impl Drop for Unspawn<'_> {
             if spawned.is_empty() && starts.is_empty() {
                 return;
             }
-            drop((spawned, starts));
+            spawned.into_iter().for_each(|spawned| self.keep(catch(|| drop(spawned))));
+            starts.into_iter().for_each(|start| self.keep(catch(|| drop(start))));
         }
-        // Another panic would end the process.
-        if !std::thread::panicking() {
+        self.keep(catch(|| {
             panic!(
                 "the destructor of a task spawns a task, whose destructor spawns another, {MAX_ROUNDS} times: let one of them end"
-            );
-        }
+            )
+        }));
+    }
+
+    fn keep(&mut self, dropped: Result<(), Caught>) {
+        self.panics.extend(dropped.err());
+    }
+}
+
+impl<F> Drop for Ending<'_, F> {
+    fn drop(&mut self) {
+        self.drop_all();
+        self.panics.drain(..).for_each(|panic| self.progress.has_panicked(panic));
     }
 }
 
