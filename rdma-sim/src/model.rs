@@ -1,6 +1,4 @@
-use std::time::Duration;
-
-use rdma_core::{Caps, FRAME, Time, Verb};
+use rdma_core::{Caps, FRAME, Verb};
 
 use crate::Rules;
 use crate::rules::{QueueGrant, QueueUnit};
@@ -354,9 +352,6 @@ impl LineRate {
         FRAME as f64 * 1e9 / self.frame_ns(FRAME) as f64
     }
 }
-
-/// How long a simulation may go on before it counts as stuck
-pub(crate) const DEFAULT_TIME_LIMIT: Time = Time::from_nanos(Duration::from_hours(24).as_nanos() as u64);
 
 #[cfg(test)]
 mod tests {

@@ -3,11 +3,10 @@ use std::sync::Arc;
 
 use rdma_core::Time;
 
-use crate::executor::{Ended, Progress, SimRuntime, Spawner, Stalled, UnfinishedTask};
+use crate::executor::{Ended, Limits, Progress, SimRuntime, Spawner, Stalled, UnfinishedTask};
 use crate::fabric::{Fabric, Finding, Options};
 use crate::fault::{FaultError, FaultPlan};
 use crate::marking;
-use crate::model::DEFAULT_TIME_LIMIT;
 use crate::net::{Leaks, Net};
 use crate::scheduler::Order;
 use crate::trace::{Digest, History};
@@ -45,7 +44,7 @@ pub struct Sim {
     model: Model,
     plan: FaultPlan,
     choices: Box<dyn Choices>,
-    time_limit: Time,
+    limits: Limits,
     options: Options,
     hashes: bool,
     keeps_moments: bool,
@@ -108,7 +107,7 @@ pub enum RunError {
     /// The topology lacks the host or port of a fault
     #[error(transparent)]
     Fault(#[from] FaultError),
-    /// The main future waits for an event that will never come
+    /// The main future waits for an event that will never come, or the simulation goes on without end
     #[error(transparent)]
     Stalled(#[from] Stalled),
 }
@@ -127,7 +126,7 @@ impl Sim {
             model: Model::default(),
             plan: FaultPlan::none(),
             choices: Box::new(Seeded::new(0)),
-            time_limit: DEFAULT_TIME_LIMIT,
+            limits: Limits::default(),
             options: Options {
                 sanitizes: cfg!(debug_assertions),
                 keeps_records: false,
@@ -183,8 +182,25 @@ impl Sim {
     }
 
     /// Gives up when the virtual time exceeds `limit`; a day, if not set
-    pub fn time_limit(self, limit: Time) -> Self {
-        Self { time_limit: limit, ..self }
+    pub fn time_limit(mut self, limit: Time) -> Self {
+        self.limits.time = limit;
+        self
+    }
+
+    /// Gives up when tasks were polled more often than this, all together; 1 000 000 000 times, if not set
+    ///
+    /// A loop whose rounds take a few nanoseconds of virtual time would take years to come to the limit of [time](Self::time_limit).
+    pub fn step_limit(mut self, limit: u64) -> Self {
+        self.limits.steps = limit;
+        self
+    }
+
+    /// Gives up when there are more tasks at once than this, beside the main one; 10 000, if not set
+    ///
+    /// A task that spawns ten times as many before it waits panics.
+    pub fn task_limit(mut self, limit: usize) -> Self {
+        self.limits.tasks = limit;
+        self
     }
 
     /// Turns the DMA sanitizer, which looks for misuse of memory, on or off
@@ -255,12 +271,11 @@ impl Sim {
     ///
     /// # Errors
     ///
-    /// [`RunError::Stalled`] if the main future waits for an event that will never come, or for longer than the time limit;
+    /// [`RunError::Stalled`] if the main future waits for an event that will never come, or goes on beyond a limit of time, steps or tasks;
     /// [`RunError::Fault`] if the topology lacks the host or port of a fault.
     pub fn try_run<F: Future>(self, main: impl FnOnce(Net) -> F) -> Result<Run<F::Output>, RunError> {
-        let Self {
-            time_limit, keeps_orders, settles, options: Options { scheduler, keeps_records, .. }, ..
-        } = self;
+        let Self { limits, keeps_orders, settles, options: Options { scheduler, keeps_records, .. }, .. } =
+            self;
         let net = self.build(None, None)?;
         let runtime = net.sim_runtime();
         let mut order = Order::new(scheduler, &mut *net.shared().lock().fabric.choices);
@@ -270,7 +285,7 @@ impl Sim {
         let _marking = keeps_records.then(|| marking::observe(runtime));
         let main = main(net.clone());
         let Ended { value, order, unfinished } =
-            runtime.block_on(net.shared(), time_limit, order, settles, main)?;
+            runtime.block_on(net.shared(), limits, order, settles, main)?;
         let history = net.history();
         let fabric = &net.shared().lock().fabric;
         Ok(Run {
@@ -307,7 +322,8 @@ impl Sim {
         if self.keeps_moments {
             fabric.coverage.keep_moments();
         }
-        let runtime = SimRuntime::new(spawner, self.progress, fabric.cpu);
+        let runtime =
+            SimRuntime::new(spawner, self.progress, fabric.cpu, self.limits.tasks.saturating_mul(10));
         Ok(Net::new(fabric, Arc::new(runtime), clock))
     }
 }

@@ -326,7 +326,9 @@ impl<'a, O: Outcome, F: AsyncFn(Net) -> O + Sync> Checking<'a, F> {
             let outcome = self.run(&self.workers[0], case, case.source(), Purpose::Test, true);
             outcome.err().filter(|other| other.is_like(&found))
         };
-        let (replay, failed) = if self.check.shrinks { shrink(case, failed, again) } else { (case, failed) };
+        // Each smaller run would take as many steps.
+        let shrinks = self.check.shrinks && failed.kind != FailureKind::StepLimit;
+        let (replay, failed) = if shrinks { shrink(case, failed, again) } else { (case, failed) };
         if self.fails_again(&replay, &found) {
             return failure_of(failed, replay, original, tried);
         }

@@ -28,6 +28,10 @@ pub enum FailureKind {
     Spin,
     /// The test waits for an event that will never come
     Stall,
+    /// Tasks were polled more often than they may be: the test goes on without end
+    StepLimit,
+    /// There are more tasks at once than there may be
+    TaskLimit,
     /// The test takes more virtual time than it may
     TimeLimit,
     /// The faults cannot be injected into this topology

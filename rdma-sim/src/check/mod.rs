@@ -50,11 +50,14 @@ use crate::Net;
 ///
 /// # Panics
 ///
-/// If a run fails: the test or one of its tasks panics, returns an error, waits for an event that will never come, misuses memory, or
-/// leaves objects or tasks behind; or if a statement of [`sometimes!`](rdma_core::sometimes!) was evaluated and never held, or an
+/// If a run fails: the test or one of its tasks panics, returns an error, waits for an event that will never come, goes on without end
+/// (in [time](Check::time_limit), [steps](Check::step_limit) or [tasks](Check::task_limit)), misuses memory, or leaves objects or tasks
+/// behind; or if a statement of [`sometimes!`](rdma_core::sometimes!) was evaluated and never held, or an
 /// [expectation](Check::reaches) was not reached. The message has the line that repeats the run, with as few faults and choices as
 /// were found to suffice, and the one of the run as it was found. A program with
-/// `panic = "abort"` ends at the first panic, and prints the latter only. Also if an environment variable is not a number or a replay line.
+/// `panic = "abort"` ends at the first panic, and prints the latter only. A panic of a destructor that follows a failure is printed behind
+/// it; but a local of the test that panics when the test returns an error hides that error, and one that panics while the test unwinds ends
+/// the process, as in any program. Also if an environment variable is not a number or a replay line.
 ///
 /// [`try_check`] returns the failure instead.
 #[track_caller]

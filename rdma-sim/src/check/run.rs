@@ -97,6 +97,8 @@ pub(super) fn run<O: Outcome>(
         .choices(choices)
         .sanitize(true)
         .time_limit(check.time_limit)
+        .step_limit(check.step_limit)
+        .task_limit(check.task_limit)
         .settle(!check.allows_leaked_tasks)
         .without_digest()
         .progress(Arc::clone(progress));
@@ -203,6 +205,8 @@ impl Check {
         let kind = match error {
             RunError::Fault(_) => FailureKind::Unusable,
             RunError::Stalled(Stalled::Spin { .. }) => FailureKind::Spin,
+            RunError::Stalled(Stalled::StepLimit { .. }) => FailureKind::StepLimit,
+            RunError::Stalled(Stalled::TaskLimit { .. }) => FailureKind::TaskLimit,
             RunError::Stalled(Stalled::TimeLimit { limit, waits }) => {
                 return match self.calm(faults) {
                     Some((calm, bound)) if limit == calm + bound => RunFailure::new(

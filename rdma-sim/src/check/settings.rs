@@ -38,6 +38,8 @@ pub struct Check {
     /// The one of each run, unless it is given
     pub(super) scheduler: Option<Scheduler>,
     pub(super) time_limit: Time,
+    pub(super) step_limit: u64,
+    pub(super) task_limit: usize,
     pub(super) liveness: Option<Duration>,
     pub(super) patience: Duration,
     /// Between two lines about a long check
@@ -55,6 +57,10 @@ pub struct Check {
 
 /// How long a run may take, in virtual time: one that waits for ever over live sessions simulates their heartbeats for so long
 const TIME_LIMIT: Duration = Duration::from_mins(10);
+/// How often tasks may be polled in one run: a day of two servers and their sessions takes eight million
+const STEP_LIMIT: u64 = 50_000_000;
+/// How many tasks may be there at once, beside the test itself
+const TASK_LIMIT: usize = 10_000;
 /// How long a task may keep its thread, in real time
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Between two lines about a long check
@@ -80,6 +86,8 @@ impl Check {
             random_faults: RandomFaults::up_to(0),
             scheduler: None,
             time_limit: Time::ZERO + TIME_LIMIT,
+            step_limit: STEP_LIMIT,
+            task_limit: TASK_LIMIT,
             liveness: None,
             patience: PATIENCE,
             progress_interval: PROGRESS_INTERVAL,
@@ -155,6 +163,23 @@ impl Check {
     /// A test that waits for ever stalls, which is found at once, unless sessions are open: their heartbeats go on, and the limit finds it.
     pub fn time_limit(self, limit: Time) -> Self {
         Self { time_limit: limit, ..self }
+    }
+
+    /// Fails a run that polls tasks more often than this, all together; 50 000 000 times by default
+    ///
+    /// A loop whose rounds take a few nanoseconds of virtual time would take days to come to the [time limit](Self::time_limit). Such a
+    /// run is not made smaller, because each of the smaller ones would take as long. What runs usually take is in
+    /// [`Report::steps`](super::Report::steps), as the sum of all.
+    pub fn step_limit(self, limit: u64) -> Self {
+        Self { step_limit: limit, ..self }
+    }
+
+    /// Fails a run that has more tasks at once than this, beside the test itself; 10 000 by default
+    ///
+    /// It finds tasks that spawn others without end, before they take all memory. A task that spawns ten times as many before it waits
+    /// panics.
+    pub fn task_limit(self, limit: usize) -> Self {
+        Self { task_limit: limit, ..self }
     }
 
     /// Ends all faults when the last one of the plan has, and fails a run that then takes longer than `bound`

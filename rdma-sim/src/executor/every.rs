@@ -10,12 +10,7 @@ use crate::shared::Shared;
 
 impl SimRuntime {
     /// Chooses between all tasks that may run and all events that are due; fires the event, or advances time if there is neither
-    pub(super) fn choose(
-        &self,
-        shared: &Shared,
-        limit: Time,
-        run: &mut Tasks,
-    ) -> Result<Option<usize>, Stalled> {
+    pub(super) fn choose(&self, shared: &Shared, run: &mut Tasks) -> Result<Option<usize>, Stalled> {
         if shared.wake() {
             self.collect(shared, run);
         }
@@ -30,7 +25,7 @@ impl SimRuntime {
             steps.extend(due(&fabric.schedule, &fabric.world, &fabric.qps));
         }
         if steps.is_empty() {
-            let (timer, late) = (self.clock.next(), run.next_late());
+            let (timer, late, limit) = (self.clock.next(), run.next_late(), run.limits.time);
             let next = event.min(timer).min(late);
             if next > limit || next == Time::MAX {
                 return Err(Stalled::at(self.now(), (next < Time::MAX).then_some(limit)));

@@ -5,6 +5,7 @@
 
 mod ending;
 mod every;
+mod limits;
 mod progress;
 mod stalled;
 mod task;
@@ -25,11 +26,12 @@ use std::task::{Context, Poll, Waker};
 use rdma_core::{BlockingCall, Runtime, Time, Timer, Work};
 
 use self::ending::Ending;
+pub(crate) use self::limits::Limits;
 pub(crate) use self::progress::Progress;
 pub(crate) use self::stalled::HumanDuration;
 use self::stalled::wait_of;
 pub use self::stalled::{Stalled, Wait, Waits};
-use self::task::{BoxFuture, MAIN, Spawned, Task, TaskWaker};
+use self::task::{BoxFuture, MAIN, Spawned, Task, TaskName, TaskWaker};
 pub(crate) use self::task::{Origin, Owner, Start, UnfinishedTask};
 use self::tasks::Tasks;
 use self::timers::Clock;
@@ -60,13 +62,12 @@ pub(crate) struct SimRuntime {
     /// How many numbers were drawn by programs
     randoms: AtomicU64,
     cpu: Cpu,
+    /// Most tasks that have not begun: they do so when those that spawn them wait
+    max_spawned: usize,
 }
 
 /// Runs a task
 pub(crate) type Spawner = Box<dyn Fn(BoxFuture) + Send + Sync>;
-
-/// Most polls at one instant: no program needs so many, and they take less than a second
-const MOST_POLLS: u64 = 1_000_000;
 
 /// The result of a run whose main task has ended
 pub(crate) struct Ended<T> {
@@ -78,7 +79,12 @@ pub(crate) struct Ended<T> {
 }
 
 impl SimRuntime {
-    pub(crate) fn new(spawner: Option<Spawner>, progress: Arc<Progress>, cpu: Cpu) -> Self {
+    pub(crate) fn new(
+        spawner: Option<Spawner>,
+        progress: Arc<Progress>,
+        cpu: Cpu,
+        max_spawned: usize,
+    ) -> Self {
         Self {
             clock: Arc::new(Clock::new(cpu)),
             queue: Arc::default(),
@@ -91,6 +97,7 @@ impl SimRuntime {
             marks: Mutex::default(),
             randoms: AtomicU64::new(1),
             cpu,
+            max_spawned,
         }
     }
 
@@ -106,10 +113,19 @@ impl SimRuntime {
     }
 
     /// Runs `future`, as part of a process if it has an owner
+    ///
+    /// # Panics
+    ///
+    /// If too many have not begun: a loop that spawns without waiting would take all memory.
     pub(crate) fn spawn_for(&self, origin: Origin, future: BoxFuture) {
         match &self.spawner {
             Some(spawner) => spawner(future),
             None => {
+                let spawned = lock(&self.spawned).len();
+                if spawned >= self.max_spawned && !std::thread::panicking() {
+                    let task = TaskName(origin, None).to_string();
+                    panic!("{}", Stalled::TaskLimit { limit: self.max_spawned, task });
+                }
                 lock(&self.spawned).push(Spawned { origin, future });
                 self.has_spawned.store(true, Ordering::Relaxed);
             }
@@ -161,7 +177,7 @@ impl SimRuntime {
     pub(crate) fn block_on<T>(
         &self,
         shared: &Shared,
-        limit: Time,
+        limits: Limits,
         order: Order,
         settles: bool,
         main: impl Future<Output = T>,
@@ -171,10 +187,10 @@ impl SimRuntime {
             let timing = &shared.lock().fabric.model.timing;
             if timing.cpu { timing.cores } else { 0 }
         };
-        let (mut run, main) = (Tasks::new(order, cores), std::pin::pin!(Some(main)));
+        let (mut run, main) = (Tasks::new(order, cores, limits), std::pin::pin!(Some(main)));
         let (spawned, starts, progress) = (&self.spawned, &self.starts, &*self.progress);
         let mut ending = Ending { run: &mut run, main, spawned, starts, progress, panics: Vec::new() };
-        let (value, unfinished) = self.poll_all(shared, limit, settles, ending.run, ending.main.as_mut())?;
+        let (value, unfinished) = self.poll_all(shared, settles, ending.run, ending.main.as_mut())?;
         if let Some(panic) = ending.end() {
             panic.resume();
         }
@@ -185,7 +201,6 @@ impl SimRuntime {
     fn poll_all<T>(
         &self,
         shared: &Shared,
-        limit: Time,
         settles: bool,
         run: &mut Tasks,
         mut main: Pin<&mut Option<impl Future<Output = T>>>,
@@ -201,11 +216,11 @@ impl SimRuntime {
         // What the thread has called before is no part of this run.
         verb_time::take();
         loop {
-            match self.next(shared, limit, run) {
+            match self.next(shared, run) {
                 Ok(MAIN) => {
                     main_wake.has_begun();
                     if let Poll::Ready(value) = poll_main() {
-                        return Ok((value, self.unfinished(shared, run, settles)));
+                        return Ok((value, self.unfinished(shared, run, settles)?));
                     }
                     run.block(MAIN, None, || self.now());
                 }
@@ -229,17 +244,17 @@ impl SimRuntime {
     }
 
     /// The task that is polled next; advances time until there is one
-    fn next(&self, shared: &Shared, limit: Time, run: &mut Tasks) -> Result<usize, Stalled> {
+    fn next(&self, shared: &Shared, run: &mut Tasks) -> Result<usize, Stalled> {
         loop {
             self.collect(shared, run);
             if run.order.is_every() {
-                match self.choose(shared, limit, run)? {
+                match self.choose(shared, run)? {
                     Some(id) => return self.start(id, shared, run),
                     None => continue,
                 }
             }
             if run.ready.is_empty() {
-                self.jump(shared, limit, run)?;
+                self.jump(shared, run)?;
                 continue;
             }
             let next = if run.order.is_fifo() {
@@ -273,10 +288,7 @@ impl SimRuntime {
         run.order.count_step(id, run.ready.len());
         self.progress.step(id);
         run.polls += 1;
-        if run.polls > MOST_POLLS {
-            return Err(Stalled::Spin { at: self.now(), task: run.name(id, shared), polls: run.polls });
-        }
-        Ok(id)
+        if run.is_endless() { Err(run.endless(id, self.now(), shared)) } else { Ok(id) }
     }
 
     /// Makes tasks of the futures that were spawned, and lists the tasks that were woken
@@ -380,8 +392,8 @@ impl SimRuntime {
 
     /// Advances time to the next event, timer or late task
     #[inline(always)]
-    fn jump(&self, shared: &Shared, limit: Time, run: &mut Tasks) -> Result<(), Stalled> {
-        let late = run.next_late();
+    fn jump(&self, shared: &Shared, run: &mut Tasks) -> Result<(), Stalled> {
+        let (late, limit) = (run.next_late(), run.limits.time);
         let timer = self.clock.next().min(late);
         let Some(advanced) = shared.advance(timer, limit, !run.order.is_fifo()) else {
             let has_next = timer < Time::MAX || shared.lock().fabric.schedule.next().is_some();

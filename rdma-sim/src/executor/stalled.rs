@@ -10,7 +10,7 @@ use rdma_core::probe::{Observer, Statement, observe};
 
 use crate::caught::{Caught, catch};
 
-/// The main future waits for an event that will never come
+/// The main future waits for an event that will never come, or the simulation goes on without end
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Stalled {
@@ -43,6 +43,33 @@ pub enum Stalled {
         task: String,
         /// How many times tasks were polled at that instant
         polls: u64,
+    },
+    /// Tasks were polled more often than they may be
+    #[error(
+        "the simulation took more than {limit} steps in {} of virtual time, and has not ended: the last is one of {task}\n\
+         A loop that waits for moments goes on for ever: await an event in it, or let it sleep for longer (`Net::sleep`) or give up. A \
+         test that takes more steps raises `step_limit`",
+        SinceStart(*at)
+    )]
+    StepLimit {
+        /// When it has passed the limit
+        at: Time,
+        /// The limit
+        limit: u64,
+        /// The task that was to be polled then
+        task: String,
+    },
+    /// There are more tasks than there may be
+    #[error(
+        "the simulation has more than {limit} tasks that have not ended: the last is {task}\n\
+         A task that spawns others again and again takes all memory: let some end before it spawns more. A test that needs more at once \
+         raises `task_limit`"
+    )]
+    TaskLimit {
+        /// The limit
+        limit: usize,
+        /// The task that was spawned last
+        task: String,
     },
     /// The limit of virtual time has passed
     #[error(

@@ -5,7 +5,8 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use rdma_core::Time;
 
-use super::stalled::{Wait, Waits, wait_of};
+use super::limits::{Limits, MOST_POLLS};
+use super::stalled::{Stalled, Wait, Waits, wait_of};
 use super::task::{MAIN, Task, TaskName};
 use crate::choices::Step;
 use crate::cpu::{self, Share};
@@ -26,6 +27,7 @@ pub(super) struct Tasks {
     pub(super) has_event: bool,
     /// How many times tasks were polled at this instant
     pub(super) polls: u64,
+    pub(super) limits: Limits,
     /// Tasks that have done what takes time
     blocked: Vec<Blocked>,
     /// How many tasks of one host run at once; zero: all of them
@@ -72,7 +74,7 @@ impl Tasks {
     }
 
     /// A run that has not begun
-    pub(super) fn new(order: Order, cores: u32) -> Self {
+    pub(super) fn new(order: Order, cores: u32, limits: Limits) -> Self {
         Self {
             tasks: vec![None],
             ready: VecDeque::new(),
@@ -80,8 +82,35 @@ impl Tasks {
             order,
             has_event: false,
             polls: 0,
+            limits,
             blocked: Vec::new(),
             cores,
+        }
+    }
+
+    /// Whether the run has passed a bound of counts
+    #[inline(always)]
+    pub(super) fn is_endless(&self) -> bool {
+        self.polls > MOST_POLLS || self.order.steps() > self.limits.steps || self.has_too_many()
+    }
+
+    /// Whether there are more tasks than there may be; the first place is that of the main one
+    #[inline(always)]
+    pub(super) fn has_too_many(&self) -> bool {
+        self.tasks.len() > self.limits.tasks.saturating_add(1)
+    }
+
+    /// Which bound the run has passed, when the task `id` is to be polled
+    #[cold]
+    pub(super) fn endless(&self, id: usize, at: Time, shared: &Shared) -> Stalled {
+        if self.has_too_many() {
+            let task = self.name(self.tasks.len() - 1, shared);
+            return Stalled::TaskLimit { limit: self.limits.tasks, task };
+        }
+        let task = self.name(id, shared);
+        match self.polls {
+            polls if polls > MOST_POLLS => Stalled::Spin { at, task, polls },
+            _ => Stalled::StepLimit { at, limit: self.limits.steps, task },
         }
     }
 

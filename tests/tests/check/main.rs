@@ -7,6 +7,7 @@ mod exhaustive;
 mod faults;
 mod guided;
 mod leaks;
+mod limits;
 mod liveness;
 mod misuse;
 mod pages;
