@@ -195,7 +195,7 @@ impl Sim {
         self
     }
 
-    /// Gives up when there are more tasks at once than this, beside the main one; 10 000, if not set
+    /// Gives up when there are more tasks at once than this, beside the main one; 100 000, if not set
     ///
     /// A task that spawns ten times as many before it waits panics.
     pub fn task_limit(mut self, limit: usize) -> Self {

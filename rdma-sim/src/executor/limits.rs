@@ -20,6 +20,6 @@ pub(crate) struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         let day = Time::ZERO + Duration::from_hours(24);
-        Self { time: day, steps: 1_000_000_000, tasks: 10_000 }
+        Self { time: day, steps: 1_000_000_000, tasks: 100_000 }
     }
 }
