@@ -130,6 +130,10 @@ impl CompletionQueue for Watched<AnyCompletionQueue> {
         PollCq: fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>>;
     }
 
+    fn rest(&self) {
+        self.inner().rest();
+    }
+
     fn create_qp(&self, init: &QpInit) -> Result<Watched<AnyQueuePair>, Error> {
         let created = self.calls.during(Call::CreateQp, || self.inner().create_qp(init))?;
         Ok(Watched::new(created, Call::DestroyQp, &self.calls))

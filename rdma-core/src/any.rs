@@ -92,6 +92,10 @@ impl MemoryRegion for AnyMemoryRegion {
 impl CompletionQueue for AnyCompletionQueue {
     type Qp = AnyQueuePair;
 
+    fn rest(&self) {
+        self.0.rest();
+    }
+
     forward! {
         fn create_qp(&self, init: &QpInit) -> Result<AnyQueuePair, Error>;
         fn poll(&self, out: &mut [Completion]) -> Result<usize, Error>;
@@ -155,6 +159,10 @@ impl<C: CompletionQueue> CompletionQueue for Erased<C> {
 
     fn create_qp(&self, init: &QpInit) -> Result<AnyQueuePair, Error> {
         Ok(AnyQueuePair(Box::new(self.0.create_qp(init)?)))
+    }
+
+    fn rest(&self) {
+        self.0.rest();
     }
 
     forward! {

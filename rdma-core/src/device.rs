@@ -216,6 +216,12 @@ pub trait CompletionQueue: Send + Sync + 'static {
     ///
     /// As [`poll`](Self::poll).
     fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>>;
+
+    /// Says that what has completed of late was only upkeep, such as a heartbeat: nobody waits for what comes next
+    ///
+    /// A queue without events, whose task sleeps between polls, polls often after each completion, because more may follow; after this
+    /// call it sleeps on. It does not change what a poll finds.
+    fn rest(&self) {}
 }
 
 /// Whether memory of posted requests may be reused after [`QueuePair::destroy`] or [`MemoryRegion::deregister`]

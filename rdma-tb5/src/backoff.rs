@@ -17,7 +17,8 @@ use crate::sync::{Arc, Condvar, Mutex, MutexGuard, spawn, wait_for};
 /// costs little and a short one is hardly prolonged. A send ends the nap: its completion, and an answer to it, find a task that spins.
 /// After a nap it spins for a sixteenth of the polls, and each completion that it finds meanwhile doubles them; then its naps begin at a
 /// quarter of that nap, unless it has come to spin for all polls. So a lone message, such as a heartbeat, does not cost what the beginning of
-/// a conversation does.
+/// a conversation does. A node that has sent and received no message for 10 ms lets the task [sleep on](rdma_core::CompletionQueue::rest) as if
+/// nothing had completed.
 ///
 /// Naps of a millisecond and more end at the same times on all queues of a process, and the one that follows a shorter one earlier: a task that
 /// polls several queues is woken once for all of them.
@@ -79,6 +80,8 @@ pub(crate) struct Backoff {
     spins: AtomicU32,
     /// How many naps have made the next one as long as it is.
     naps: AtomicU32,
+    /// What `naps` was before the last nap ended.
+    naps_before: AtomicU32,
     /// Started when the task sleeps for the first time.
     timer: Mutex<Option<Arc<WakeTimer>>>,
 }
@@ -106,7 +109,8 @@ struct Request {
 impl Backoff {
     pub(crate) fn new(policy: PollPolicy) -> Self {
         let spins = AtomicU32::new(policy.spins);
-        Self { policy, idle: AtomicU32::new(0), spins, naps: AtomicU32::new(0), timer: Mutex::new(None) }
+        let [idle, naps, naps_before] = std::array::from_fn(|_| AtomicU32::new(0));
+        Self { policy, idle, spins, naps, naps_before, timer: Mutex::new(None) }
     }
 
     /// Notes that a poll has filled all space for completions
@@ -119,6 +123,18 @@ impl Backoff {
     pub(crate) fn posted(&self) {
         if self.idle.load(Ordering::Relaxed) >= self.spins.load(Ordering::Relaxed) {
             self.end_nap();
+        }
+    }
+
+    /// Ends the spinning that follows a nap: the task sleeps on, as if nothing had completed and nothing been posted
+    pub(crate) fn rest(&self) {
+        let spins = self.spins.load(Ordering::Relaxed);
+        if spins < self.policy.spins && self.idle.load(Ordering::Relaxed) < spins {
+            self.idle.store(spins, Ordering::Relaxed);
+            self.naps.store(self.naps_before.load(Ordering::Relaxed), Ordering::Relaxed);
+            if let Some(timer) = &*lock(&self.timer) {
+                lock(&timer.request).is_cut = false;
+            }
         }
     }
 
@@ -167,9 +183,9 @@ impl Backoff {
 
     /// Spins for a short time, because the task has slept; returns for how many polls
     fn spin_after_nap(&self) -> u32 {
-        let back = |naps: u32| Some(naps.saturating_sub(TWO_STEPS_BACK));
-        // It never refuses.
-        let _ = self.naps.fetch_update(Ordering::Relaxed, Ordering::Relaxed, back);
+        let naps = self.naps.load(Ordering::Relaxed);
+        self.naps_before.store(naps, Ordering::Relaxed);
+        self.naps.store(naps.saturating_sub(TWO_STEPS_BACK), Ordering::Relaxed);
         let spins = (self.policy.spins / AFTER_NAP).max(1).min(self.policy.spins);
         self.spins.store(spins, Ordering::Relaxed);
         spins

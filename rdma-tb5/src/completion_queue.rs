@@ -44,6 +44,10 @@ impl CompletionQueue for VerbsCompletionQueue {
         }
         if n == 0 { Poll::Pending } else { Poll::Ready(Ok(n)) }
     }
+
+    fn rest(&self) {
+        self.cq.backoff.rest();
+    }
 }
 
 impl fmt::Debug for VerbsCompletionQueue {

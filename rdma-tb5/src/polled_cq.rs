@@ -235,6 +235,33 @@ mod tests {
         assert_eq!(first_nap_after(1), hours(32), "a send and its completion");
     }
 
+    /// Catches naps that begin anew after upkeep, a rest that ends the spinning of a conversation, and one that keeps the next post from ending a nap.
+    #[test]
+    fn a_task_at_rest_sleeps_on_after_a_completion() {
+        let hours = |count| Duration::from_hours(count);
+        let backoff = Backoff::new(PollPolicy { spins: 64, nap: hours(1), longest_nap: hours(100) });
+        let cx = Context::from_waker(Waker::noop());
+        let polls_until_nap = || (1..).find(|_| backoff.wait(&cx, false));
+        backoff.rest();
+        assert_eq!(polls_until_nap(), Some(64), "it has not slept yet");
+        (0..200).for_each(|_| _ = backoff.wait(&cx, false));
+        for is_post in [false, true] {
+            if is_post {
+                backoff.posted();
+            } else {
+                assert!(!backoff.wait(&cx, true), "there may be more");
+            }
+            backoff.rest();
+            assert!(backoff.wait(&cx, false), "the task sleeps");
+            assert_eq!(backoff.next_nap(), hours(100), "as long as before");
+        }
+        backoff.posted();
+        assert_eq!(polls_until_nap(), Some(4), "a post that is no upkeep ends the nap");
+        (0..6).for_each(|_| _ = backoff.wait(&cx, true));
+        backoff.rest();
+        assert_eq!(polls_until_nap(), Some(64), "a conversation goes on");
+    }
+
     /// Catches a failed completion of which more is read than its name, its status and its queue pair: the rest may be that of an older one.
     #[test]
     fn a_failed_completion_names_neither_operation_nor_length() {

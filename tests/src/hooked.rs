@@ -26,6 +26,9 @@ pub trait Hooks: Send + Sync + 'static {
     /// Changes what a poll has found
     fn polled(&self, _completions: &mut [Completion]) {}
 
+    /// Told that what has completed was upkeep
+    fn rest(&self) {}
+
     /// Whether the device tells of changes of its port
     fn is_port_watched(&self) -> bool {
         true
@@ -182,6 +185,11 @@ impl<H: Hooks> CompletionQueue for HookedCompletionQueue<H> {
             self.hooks.polled(&mut out[..n]);
             n
         })
+    }
+
+    fn rest(&self) {
+        self.hooks.rest();
+        self.cq.rest();
     }
 }
 

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use rdma_core::session::PathId;
 use rdma_core::{Completion, CompletionQueue, Device, Time, Timer};
@@ -36,12 +37,16 @@ pub(super) struct Reactor<D: Device> {
     port_changes: Option<u32>,
     effects: Effects,
     intake: Intake,
+    /// When there was more than the upkeep of paths the last time.
+    active_at: Time,
     /// How many shortages of memory the peerings know of.
     seen_shortages: u64,
 }
 
 /// Completions taken from a queue at once.
 const BATCH: usize = 32;
+/// Without messages for so long, what completes is upkeep, and no task waits for what follows.
+const QUIET: Duration = Duration::from_millis(10);
 /// Iterations before other tasks are let in.
 const MAX_ITERATIONS: usize = 16;
 
@@ -102,6 +107,7 @@ impl<D: Device> Reactor<D> {
             port_changes: None,
             effects: Effects::with_capacity(2 * BATCH),
             intake,
+            active_at: Time::ZERO,
             seen_shortages: 0,
         }
     }
@@ -128,6 +134,9 @@ impl<D: Device> Reactor<D> {
             let wake = self.drive(now);
             if self.peerings.is_empty() && !self.node.is_held() {
                 return Poll::Ready(());
+            }
+            if now >= self.active_at + QUIET {
+                self.ports.iter().for_each(|port| port.cq().rest());
             }
             if self.arm_timer(wake, now) && is_drained {
                 return Poll::Pending;
@@ -185,16 +194,17 @@ impl<D: Device> Reactor<D> {
 
     /// Drives the peerings that have something to do and returns when to drive the next of them again
     fn drive(&mut self, now: Time) -> Time {
-        let Self { node, waker, peerings, latest, effects, intake, seen_shortages, .. } = self;
+        let Self { node, waker, peerings, latest, effects, intake, active_at, seen_shortages, .. } = self;
         let cx = &mut Context::from_waker(waker);
         node.joining.take_into(peerings);
         let (mut wake, count) = (Time::MAX, peerings.len());
-        peerings.retain(|peering| match peering.drive(intake.until, now, cx, effects) {
-            Some(at) => {
-                wake = wake.min(at);
-                true
+        peerings.retain(|peering| {
+            let at = peering.drive(intake.until, now, cx, effects);
+            if peering.take_activity() {
+                *active_at = now;
             }
-            None => false,
+            wake = at.map_or(wake, |at| wake.min(at));
+            at.is_some()
         });
         if peerings.len() < count {
             *latest = None;

@@ -239,6 +239,12 @@ impl<D: Device> State<D> {
         Some(at)
     }
 
+    /// Whether there was more than the upkeep of paths since the last call, or a message is on its way
+    #[inline]
+    pub(super) fn take_activity(&mut self) -> bool {
+        self.core.take_activity() || !self.outgoing.is_empty()
+    }
+
     /// Gives up sessions without a handle of which the peer takes nothing, although there is a path; returns when to look again
     fn give_up_abandoned(&mut self, now: Time, effects: &mut Effects) -> Time {
         if !self.lanes.iter().any(Option::is_some) {

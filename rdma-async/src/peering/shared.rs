@@ -2,7 +2,7 @@
 
 use std::mem::ManuallyDrop;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
@@ -35,6 +35,8 @@ pub(crate) struct PeeringShared<D: Device> {
     /// When the reactor must look at this peering, in nanoseconds.
     wake_at: AtomicU64,
     state: Mutex<State<D>>,
+    /// As [`State::take_activity`], since the reactor has asked.
+    is_active: AtomicBool,
     /// How many threads have unlocked the state and still give memory back.
     giving_back: AtomicUsize,
     /// Wakes the task that accepts sessions and makes paths.
@@ -60,6 +62,7 @@ impl<D: Device> PeeringShared<D> {
             runtime,
             wake_at,
             state,
+            is_active: AtomicBool::new(false),
             giving_back: AtomicUsize::new(0),
             news,
             this: Weak::clone(this),
@@ -88,7 +91,10 @@ impl<D: Device> PeeringShared<D> {
 
     /// Unlocks the state, runs the effects, wakes the task of the peering, and stops the hardware of paths that have ended
     #[inline]
-    fn unlock(&self, state: MutexGuard<'_, State<D>>, effects: &mut Effects) {
+    fn unlock(&self, mut state: MutexGuard<'_, State<D>>, effects: &mut Effects) {
+        if state.take_activity() {
+            self.is_active.store(true, Ordering::Relaxed);
+        }
         let observer = probe::peering_observer();
         if state.has_news() || !state.has_stopped() || effects.holds_values() || observer.is_some() {
             return self.unlock_with_news(state, effects, observer);
@@ -244,6 +250,12 @@ impl<D: Device> PeeringShared<D> {
             self.wake_at.store(rests_until.map_or(0, Time::as_nanos), Ordering::Relaxed);
         }
         self.unlock(state, effects);
+    }
+
+    /// As [`State::take_activity`], without the lock
+    #[inline]
+    pub(crate) fn take_activity(&self) -> bool {
+        self.is_active.load(Ordering::Relaxed) && self.is_active.swap(false, Ordering::Relaxed)
     }
 
     /// As [`State::drive`], if it is time; returns when to call again

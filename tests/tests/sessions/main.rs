@@ -39,6 +39,7 @@ mod streams;
 mod teardown;
 mod two_sides;
 mod upgrade;
+mod upkeep;
 mod waiting;
 mod wedging;
 mod without_stream;

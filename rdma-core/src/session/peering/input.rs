@@ -52,6 +52,7 @@ impl Peering {
         let is_new = path.lane.receive(now, &trailer)?;
         if !std::mem::replace(&mut path.is_proven, true) {
             probe::reached(ProtocolState::PathProven);
+            self.is_active = true;
             self.events.push_back(Event::PathProven(id));
             self.await_grants_of_all();
         }
@@ -70,6 +71,7 @@ impl Peering {
             return Ok(None);
         }
         self.counts[id.0 as usize].packets_received += 1;
+        self.is_active |= trailer.kind != PacketKind::Report;
         let (session, stream) = (SessionId(trailer.address.session), StreamId(trailer.address.stream));
         match trailer.kind {
             PacketKind::Fragment | PacketKind::Announce | PacketKind::Finish => {

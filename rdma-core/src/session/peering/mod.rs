@@ -126,6 +126,8 @@ pub struct Peering {
     last_heard: Time,
     /// Whether the peer has reported a packet of this side.
     is_confirmed: bool,
+    /// Whether a path was added or proven, or more than a report or a question was sent or has arrived, since it was asked.
+    is_active: bool,
 }
 
 impl Peering {
@@ -160,6 +162,7 @@ impl Peering {
             events: VecDeque::new(),
             last_heard: Time::ZERO,
             is_confirmed: false,
+            is_active: false,
         }
     }
 
@@ -183,6 +186,7 @@ impl Peering {
         config: LaneConfig,
         probes: bool,
     ) {
+        self.is_active = true;
         let index = path.0 as usize;
         if index >= self.paths.len() {
             self.paths.resize_with(index + 1, || None);

@@ -262,6 +262,7 @@ impl Peering {
         let path = self.paths[index].as_mut().expect("a path that was just chosen is there");
         trailer.epoch = path.epoch;
         self.counts[index].packets_sent += 1;
+        self.is_active |= trailer.kind != PacketKind::Report;
         path.unsent += 1;
         path.lane.send(now, Content { part, room_of }, &mut trailer);
         Transmit::Packet { path: PathId(index as u32), payload, trailer }

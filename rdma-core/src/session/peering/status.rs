@@ -72,6 +72,12 @@ impl Peering {
         stream.is_some_and(|stream| stream.incoming.is_next(message))
     }
 
+    /// Whether there was more than the upkeep of paths since the last call: a new path, or a packet that is no report or question
+    #[inline]
+    pub fn take_activity(&mut self) -> bool {
+        std::mem::take(&mut self.is_active)
+    }
+
     /// Which side this is
     pub fn side(&self) -> Side {
         self.config.side

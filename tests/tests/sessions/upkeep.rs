@@ -1,0 +1,61 @@
+//! What completes while no message is sent is upkeep of the paths: completion queues are told so, and may let their tasks sleep
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use futures::future::join;
+use rdma_sim::Sim;
+use rdma_tests::{Hooks, connect, hooked_node, message, options};
+
+/// How often the queue of a device was told that nothing but upkeep has completed
+#[derive(Default)]
+struct Rests(AtomicU64);
+
+impl Hooks for Rests {
+    fn rest(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// Catches a queue that is told of upkeep while messages are on their way, which would make the answer wait for the end of a nap, and one
+/// that is never told of it.
+#[test]
+fn queues_rest_when_nothing_but_upkeep_completes() {
+    for len in [0, 64, 4033, 100_000] {
+        Sim::new().run(async |net| {
+            let rests: [Arc<Rests>; 2] = Default::default();
+            let [a, b] = [("a", &rests[0]), ("b", &rests[1])]
+                .map(|(host, hooks)| hooked_node(&net, host, hooks, &options().send_memory(1 << 20)));
+            let told = || rests.each_ref().map(|rests| rests.0.load(Relaxed));
+            let (ab, ba) = connect(&a, &b).await.unwrap();
+            let exchange = async |number| {
+                let told_before = told();
+                let mut lease = ab.alloc(len).await.unwrap();
+                lease.extend_from_slice(&message(number, len));
+                let (sent, received) = join(ab.send(lease).delivered(), ba.recv()).await;
+                sent.unwrap();
+                assert!(*received.unwrap().unwrap() == message(number, len));
+                assert_eq!(told(), told_before, "message {number} of {len} bytes was no upkeep");
+            };
+            let begun = told();
+            for number in 0..300 {
+                exchange(number).await;
+                net.sleep(Duration::from_millis([0, 1, 9][number % 3])).await;
+            }
+            assert_eq!(told(), begun, "pauses are shorter than a rest");
+
+            // Half of the time, the heartbeat of a quarter of a second is due soon.
+            for number in 0..100 {
+                net.sleep(Duration::from_millis(120 + number as u64)).await;
+                exchange(number).await;
+            }
+            let rested = told();
+            net.sleep(Duration::from_secs(100)).await;
+            for (rested, told) in rested.into_iter().zip(told()) {
+                let count = told - rested;
+                assert!((400..=3000).contains(&count), "{count} times for 400 questions and as many answers");
+            }
+        });
+    }
+}
