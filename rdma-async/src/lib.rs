@@ -115,8 +115,8 @@ pub mod future {
 }
 
 pub use rdma_core::session::{
-    FRAGMENT, HelloError, Integrity, LinkId, MAX_EAGER, PathCounts, PathLoss, PathStatus, Priority,
-    SessionId, Side, StreamId, Violation,
+    FRAGMENT, HelloError, Integrity, LaneCounts, LinkId, MAX_EAGER, PathCounts, PathLoss, PathStatus,
+    Priority, SessionId, Side, StreamId, Violation,
 };
 pub use rdma_core::{
     Access, AnyDevice, BlockingCall, Caps, Cause, Device, Error, FRAME, Gid, Histogram, Invalid, PortState,
@@ -142,7 +142,9 @@ pub use rdma_arena::MappedBytes;
 pub use send_failed::SendFailed;
 #[cfg(feature = "tokio")]
 pub use session::ByteStream;
-pub use session::{Message, MessageSink, PathSnapshot, Regions, RemoteError, Session, Snapshot, Stream};
+pub use session::{
+    Message, MessageSink, PathSnapshot, Regions, RemoteError, Session, Snapshot, Stream,
+};
 #[cfg(feature = "shared-key")]
 pub use shared_key::SharedKey;
 pub use spin_runtime::SpinRuntime;

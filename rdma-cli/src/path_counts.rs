@@ -9,5 +9,5 @@ pub(crate) fn reconnects(paths: &[PathSnapshot]) -> u32 {
 
 /// Bytes that this side sent again, or posted receives for again
 pub(crate) fn retransmitted_bytes(paths: &[PathSnapshot]) -> u64 {
-    paths.iter().map(|path| path.counts.retransmitted_bytes).sum()
+    paths.iter().map(|path| path.counts.retransmitted_bytes()).sum()
 }

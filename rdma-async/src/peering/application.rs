@@ -141,6 +141,7 @@ impl<D: Device> State<D> {
         self.outgoing.insert(OutgoingMessage::new(key, slot, awaits_delivery, packets, now));
         stream.ops.put(slot, message, awaited.is_some());
         session.counts.queued += 1;
+        session.counts.bytes_queued += len;
         self.pump(now, effects);
         Ok(slot)
     }

@@ -45,10 +45,11 @@ impl<D: Device> State<D> {
             }
             Event::Message { session: id, stream, id: incoming } => {
                 let Some((body, was_expected)) = self.incoming.take(incoming) else { return };
-                let is_long = body.len() > MAX_EAGER;
+                let len = body.len();
                 match self.sessions.get_mut(&id).filter(|session| !session.is_over) {
                     Some(session) => {
                         session.counts.received += 1;
+                        session.counts.bytes_received += len as u64;
                         let key = StreamKey { session: id, stream };
                         match session.stream(stream) {
                             Some(stream) => {
@@ -59,7 +60,7 @@ impl<D: Device> State<D> {
                             }
                             None => effects.drop([body]),
                         }
-                        if is_long {
+                        if len > MAX_EAGER {
                             self.restore_reserve(key, effects);
                         }
                     }

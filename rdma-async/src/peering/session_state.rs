@@ -62,8 +62,10 @@ impl StreamPlaces {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) queued: u64,
+    pub(crate) bytes_queued: u64,
     pub(crate) delivered: u64,
     pub(crate) received: u64,
+    pub(crate) bytes_received: u64,
     /// Packets and parts of messages that were sent, and messages that the peer has.
     pub(crate) progress: u64,
 }

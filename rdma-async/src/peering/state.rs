@@ -301,8 +301,10 @@ impl<D: Device> State<D> {
         blocked.fold(self.lanes.len(), usize::max) as u32
     }
 
-    pub(crate) fn path(&self, path: PathId) -> (PathStatus, PathCounts, Histogram) {
-        (self.core.path_status(path), self.core.path_counts(path), self.core.round_trips(path))
+    /// How a path is, what it has done, and how long round trips and parts of long messages took on it
+    pub(crate) fn path(&self, path: PathId) -> (PathStatus, PathCounts, [Histogram; 2]) {
+        let times = [self.core.round_trips(path), self.core.part_times(path)];
+        (self.core.path_status(path), self.core.path_counts(path), times)
     }
 
     /// How many paths carry data

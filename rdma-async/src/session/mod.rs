@@ -318,27 +318,30 @@ impl<D: Device> Session<D> {
         self.peering().update(|state, _| {
             let paths = (0..state.path_count()).map(PathId);
             let paths = paths.map(|path| {
-                let (status, counts, round_trips) = state.path(path);
+                let (status, counts, [round_trips, part_times]) = state.path(path);
                 PathSnapshot {
                     device: state.device_of(path),
                     blocked: state.blocked_on(path),
                     status,
                     counts,
                     round_trips,
+                    part_times,
                 }
             });
             let (paths, waits, wants_memory) =
                 (paths.collect(), state.session_waits(id), state.wants_memory(id));
             let session = state.session(id).expect("a session with a handle is there");
             let deliveries = session.deliveries.clone();
-            let Counts { queued, delivered, received, .. } = session.counts;
+            let Counts { queued, bytes_queued, delivered, received, bytes_received, .. } = session.counts;
             Snapshot {
                 session: id,
                 peer,
                 deliveries,
                 messages_queued: queued,
+                bytes_queued,
                 messages_delivered: delivered,
                 messages_received: received,
+                bytes_received,
                 messages_unread: session.streams().map(|stream| stream.inbox.len()).sum(),
                 messages_in_flight: session.streams().map(|stream| stream.ops.in_use()).sum(),
                 streams: session.streams().count(),

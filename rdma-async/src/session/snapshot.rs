@@ -1,7 +1,7 @@
 use std::fmt;
 
 use rdma_core::Histogram;
-use rdma_core::session::{PathCounts, PathStatus, SessionId, SessionWaits};
+use rdma_core::session::{LaneCounts, PathCounts, PathStatus, SessionId, SessionWaits};
 
 use crate::blocked_call::BlockedCall;
 use crate::node_id::NodeId;
@@ -36,12 +36,16 @@ pub struct Snapshot {
     pub peer: NodeId,
     /// Messages that the application has queued
     pub messages_queued: u64,
+    /// Bytes of those
+    pub bytes_queued: u64,
     /// Messages that the peer has, among those
     pub messages_delivered: u64,
     /// How long messages took, from their place in the queue until this side knew that the peer has them
     pub deliveries: Histogram,
     /// Messages of the peer that have arrived, read or not
     pub messages_received: u64,
+    /// Bytes of those
+    pub bytes_received: u64,
     /// Messages that have arrived, and that the application has not taken
     pub messages_unread: usize,
     /// Messages that are queued or under way, or whose outcome no task has collected
@@ -70,10 +74,13 @@ pub struct PathSnapshot {
     pub blocked: Option<BlockedCall>,
     /// How it is
     pub status: PathStatus,
-    /// What it has done
+    /// What it has done, on each lane
     pub counts: PathCounts,
     /// How long it took from sending a packet until the peer's report on it was here; a report waits up to 25 µs for company
     pub round_trips: Histogram,
+    /// How long it took from the post of a receive for a part of a long message until the part was here; without messages that were
+    /// [expected](crate::Stream::expect), whose parts wait for the application of the peer
+    pub part_times: Histogram,
 }
 
 fn plural(count: usize, one: &str, many: &str) -> String {
@@ -118,38 +125,58 @@ impl Snapshot {
     }
 }
 
+impl PathSnapshot {
+    fn write(&self, number: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, blocked, status, counts, round_trips, part_times } = self;
+        let device = device.as_ref().map_or_else(String::new, |device| format!(" on {device}"));
+        let status = match status {
+            PathStatus::Down => "down",
+            PathStatus::Unproven => "up, without a word of the peer yet",
+            PathStatus::Up => "up",
+        };
+        let made = plural(counts.made as usize, "time", "times");
+        writeln!(f, "  path {number}{device}: {status}; made {made}")?;
+        blocked.iter().try_for_each(|blocked| writeln!(f, "    {blocked}"))?;
+        writeln!(f, "    eager lane, packets: {}", Lane(&counts.eager))?;
+        writeln!(f, "    round trips: {round_trips}")?;
+        writeln!(f, "    bulk lane, parts: {}", Lane(&counts.bulk))?;
+        writeln!(f, "    part times: {part_times}")
+    }
+}
+
+/// The counts of a lane, in words; what goes wrong only if there was any
+struct Lane<'a>(&'a LaneCounts);
+
+impl fmt::Display for Lane<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LaneCounts { sent, bytes_sent, received, bytes_received, in_flight, credits, .. } = self.0;
+        write!(f, "{sent} sent ({bytes_sent} B), {received} received ({bytes_received} B)")?;
+        write!(f, ", {in_flight} in flight, {credits} may go")?;
+        let LaneCounts { lost, retransmitted, retransmitted_bytes, damaged, refused, .. } = self.0;
+        if *lost > 0 || *retransmitted > 0 {
+            write!(f, "; {lost} lost, {retransmitted} again ({retransmitted_bytes} B)")?;
+        }
+        if *damaged > 0 || *refused > 0 {
+            write!(f, "; {damaged} damaged, {refused} refused")?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { session, peer, .. } = self;
         writeln!(f, "session {session} with {peer}")?;
         writeln!(
             f,
-            "  sent: {} queued, {} delivered, {} in flight",
-            self.messages_queued, self.messages_delivered, self.messages_in_flight
+            "  sent: {} queued ({} B), {} delivered, {} in flight",
+            self.messages_queued, self.bytes_queued, self.messages_delivered, self.messages_in_flight
         )?;
-        writeln!(f, "  received: {}, of which {} unread", self.messages_received, self.messages_unread)?;
+        let Self { messages_received: received, bytes_received, messages_unread: unread, .. } = self;
+        writeln!(f, "  received: {received} ({bytes_received} B), of which {unread} unread")?;
         writeln!(f, "  delivery: {}", self.deliveries)?;
-        for (number, PathSnapshot { device, blocked, status, counts, round_trips }) in
-            self.paths.iter().enumerate()
-        {
-            let device = device.as_ref().map_or_else(String::new, |device| format!(" on {device}"));
-            let status = match status {
-                PathStatus::Down => "down",
-                PathStatus::Unproven => "up, without a word of the peer yet",
-                PathStatus::Up => "up",
-            };
-            writeln!(
-                f,
-                "  path {number}{device}: {status}; made {}; {} packets sent, {} received, {} lost; {} B sent again",
-                plural(counts.made as usize, "time", "times"),
-                counts.packets_sent,
-                counts.packets_received,
-                counts.packets_lost,
-                counts.retransmitted_bytes
-            )?;
-            writeln!(f, "    round trips: {round_trips}")?;
-            blocked.iter().try_for_each(|blocked| writeln!(f, "    {blocked}"))?;
-        }
+        let mut paths = self.paths.iter().enumerate();
+        paths.try_for_each(|(number, path)| path.write(number, f))?;
         self.waits_for().iter().try_for_each(|wait| writeln!(f, "  waits for {wait}"))?;
         match self.waiting_for_send_memory {
             0 => Ok(()),

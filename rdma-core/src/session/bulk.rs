@@ -43,6 +43,8 @@ pub(super) struct Slot {
     pub(super) len: u32,
     /// Whether it was granted before its message was announced
     pub(super) is_expected: bool,
+    /// When the receive was posted
+    pub(super) since: Time,
 }
 
 impl BulkReceiver {
@@ -289,6 +291,16 @@ impl BulkSender {
         self.is_paused = is_paused;
     }
 
+    /// Answers whose send has not completed
+    pub(super) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// How many grants are not served
+    pub(super) fn unserved(&self) -> u32 {
+        self.grants.iter().flatten().count() as u32
+    }
+
     /// The grants that can follow it
     pub(super) fn behind(&self) -> impl Iterator<Item = &Grant> {
         self.grants.iter().skip(1).map_while(Option::as_ref).map(|(grant, _)| grant)
@@ -385,7 +397,8 @@ mod tests {
     #[test]
     fn a_lost_grant_is_sent_again_unless_it_was_served() {
         let mut receiver = BulkReceiver::new(Time::ZERO, MAX_SLOTS);
-        let slot = Slot { id: None, address: grant(0).address, offset: 1 << 40, len: 5, is_expected: false };
+        let (address, since) = (grant(0).address, Time::ZERO);
+        let slot = Slot { id: None, address, offset: 1 << 40, len: 5, is_expected: false, since };
         receiver.push(Time::ZERO, slot);
         receiver.push(Time::ZERO, slot);
         assert_eq!([receiver.next_grant(), receiver.next_grant()], [Some(grant(0)), Some(grant(1))]);

@@ -40,7 +40,7 @@ pub use ids::{IncomingId, PathId, Priority, SessionId, StreamId, Token};
 pub use lane::{LaneConfig, MIN_WINDOW};
 pub use packets::{MAX_UNREPORTED, Report};
 pub use peering::Peering;
-pub use status::{PathCounts, PathStatus, SessionWaits};
+pub use status::{LaneCounts, PathCounts, PathStatus, SessionWaits};
 pub use step::{Event, Inline, MAX_ARRIVALS, MAX_GRANTS, PathLoss, Payload, Placement, Transmit};
 pub use trailer::{
     Address, FRAGMENT, Integrity, MAX_EAGER, MAX_FRAGMENTS, PacketError, PacketKind, PacketTrailer, packets,

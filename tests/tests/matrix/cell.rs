@@ -361,7 +361,7 @@ fn has_shown(cell: Cell, snapshots: &[&Snapshot]) -> bool {
     };
     let mut counts = snapshots.iter().flat_map(|snapshot| &snapshot.paths).map(|path| path.counts);
     match cell.situation {
-        Loss | Corruption => counts.any(|counts| counts.packets_lost > 0 || counts.last_loss.is_some()),
+        Loss | Corruption => counts.any(|counts| counts.eager.lost > 0 || counts.last_loss.is_some()),
         UnplugForGood | Kill | Restart | ExhaustedCaps | UnprovenTeardown | BlockedVerb => {
             counts.any(|counts| counts.last_loss.is_some())
         }

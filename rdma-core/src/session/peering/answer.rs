@@ -27,6 +27,11 @@ impl Peering {
                 Granted::Nothing | Granted::NotYet => (None, BulkPart::Inner),
             };
             path.sender.pop(now, part == BulkPart::Void);
+            let counts = &mut self.counts[index].bulk;
+            counts.sent += 1;
+            if token.is_some() {
+                counts.bytes_sent += u64::from(grant.len);
+            }
             if part == BulkPart::Void {
                 probe::reached(ProtocolState::BulkVoid);
             }

@@ -1,12 +1,10 @@
-//! What arrives
+//! What arrives on the eager lane
 
-use super::super::config::MAX_ROOM;
 use super::super::incoming::Entry;
 use super::super::packets::Fate;
 use super::super::{
-    Address, BulkPart, BulkTrailer, Event, FRAGMENT, Grant, IncomingId, MAX_ARRIVALS, MAX_EAGER, MAX_GRANTS,
-    PacketError, PacketKind, PacketTrailer, PathId, PathLoss, Placement, SessionId, StreamId, Violation,
-    packets,
+    Address, Event, FRAGMENT, Grant, IncomingId, MAX_ARRIVALS, MAX_EAGER, MAX_GRANTS, PacketError,
+    PacketKind, PacketTrailer, PathId, Placement, SessionId, StreamId, Violation, packets,
 };
 use super::Peering;
 use super::message::{Incoming, Parts, Progress};
@@ -40,12 +38,14 @@ impl Peering {
         path.lane.receive_completed();
         let (payload, trailer) = match PacketTrailer::split(packet, self.config.integrity) {
             Err(PacketError::Checksum) => {
+                self.counts[id.0 as usize].eager.damaged += 1;
                 probe::reached(ProtocolState::PacketDamaged);
                 return Ok(None);
             }
             split => split?,
         };
         if trailer.epoch != path.epoch {
+            self.counts[id.0 as usize].eager.refused += 1;
             probe::reached(ProtocolState::PacketOfEarlierPath);
             return Ok(None);
         }
@@ -67,10 +67,11 @@ impl Peering {
             self.on_fate(id, content, fate);
         }
         if !is_new {
+            self.counts[id.0 as usize].eager.refused += 1;
             probe::reached(ProtocolState::PacketRepeated);
             return Ok(None);
         }
-        self.counts[id.0 as usize].packets_received += 1;
+        self.counts[id.0 as usize].eager.received += 1;
         self.is_active |= trailer.kind != PacketKind::Report;
         let (session, stream) = (SessionId(trailer.address.session), StreamId(trailer.address.stream));
         match trailer.kind {
@@ -80,7 +81,10 @@ impl Peering {
                 }
                 self.accept_streams(session, stream)?;
                 self.on_room(session, stream, trailer.room);
-                self.on_message(now, payload, &trailer)
+                let placement = self.on_message(now, payload, &trailer)?;
+                let len = placement.map_or(0, |placement| placement.len);
+                self.counts[id.0 as usize].eager.bytes_received += u64::from(len);
+                Ok(placement)
             }
             kind => {
                 if kind.opens_streams() && self.accept(session)? {
@@ -202,7 +206,7 @@ impl Peering {
         }
     }
 
-    fn on_message(
+    pub(super) fn on_message(
         &mut self,
         now: Time,
         payload: &[u8],
@@ -314,7 +318,7 @@ impl Peering {
 
     /// Hands on the messages of a stream that are complete, in order
     #[inline]
-    fn hand_on(&mut self, id: SessionId, stream_id: StreamId) {
+    pub(super) fn hand_on(&mut self, id: SessionId, stream_id: StreamId) {
         let Some(session) = self.sessions[id.0 as usize & 1].get(id) else { return };
         let Some(stream) = session.streams.get_mut(&stream_id) else { return };
         let mut is_finished = false;
@@ -375,82 +379,6 @@ impl Peering {
             self.release(id);
         }
         Ok(())
-    }
-
-    /// Takes in the oldest receive of the bulk lane, which has completed, with the trailer behind it
-    ///
-    /// `payload` is empty for a receive that only keeps the lane alive. If anything but the granted bytes arrived, the path
-    /// is given up.
-    ///
-    /// # Errors
-    ///
-    /// As [`on_packet`](Self::on_packet).
-    pub fn on_bulk(
-        &mut self,
-        now: Time,
-        id: PathId,
-        payload: &[u8],
-        trailer: &[u8],
-    ) -> Result<(), Violation> {
-        let Some(Some(path)) = self.paths.get_mut(id.0 as usize) else { return Ok(()) };
-        let Some((number, slot)) = path.receiver.pop(now) else {
-            self.lose_path(id, PathLoss::BulkLost);
-            return Ok(());
-        };
-        let grant = Grant { slot: number, len: slot.len, offset: slot.offset, address: slot.address };
-        let epoch = path.epoch;
-        let trailer = BulkTrailer::from_bytes(trailer, payload, self.config.integrity);
-        let is_expected = |trailer: &BulkTrailer| {
-            let is_long_enough = payload.len() == slot.len as usize;
-            trailer.grant == grant && trailer.epoch == epoch && is_long_enough
-        };
-        let Some(trailer) = trailer.ok().filter(is_expected) else {
-            // The next bytes of the lane may go here, too, until it has stopped.
-            self.stopping.push((id, slot));
-            self.lose_path(id, PathLoss::BulkLost);
-            return Ok(());
-        };
-        let is_void = trailer.part == BulkPart::Void;
-        match slot.id {
-            Some(message) if !is_void => self.on_bulk_part(now, message, slot.len),
-            Some(message) if slot.is_expected => self.on_void(id, message, (slot.offset, slot.len)),
-            _ => (),
-        }
-        // The message may not be announced otherwise, and may not be expected any more.
-        if slot.is_expected && trailer.part == BulkPart::Last {
-            let len = slot.offset + u64::from(slot.len);
-            let kind = PacketKind::Announce;
-            let announcement = PacketTrailer { kind, address: slot.address, ..PacketTrailer::default() };
-            self.on_message(now, &len.to_le_bytes(), &announcement)?;
-        }
-        Ok(())
-    }
-
-    fn on_bulk_part(&mut self, now: Time, id: IncomingId, len: u32) {
-        let Some(incoming) = self.incoming.get_mut(id.0 as usize) else { return };
-        let Progress::Bulk(parts) = &mut incoming.progress else { return };
-        parts.received += u64::from(len);
-        self.complete_if_whole(now, id);
-    }
-
-    /// Notes that a message of the bulk lane has arrived, if it was announced and all of it is here
-    pub(super) fn complete_if_whole(&mut self, now: Time, id: IncomingId) {
-        let Some(incoming) = self.incoming.get(id.0 as usize) else { return };
-        let Progress::Bulk(parts) = &incoming.progress else { return };
-        if !parts.is_announced || parts.received < incoming.len {
-            return;
-        }
-        let Address { session, stream, message } = incoming.address;
-        self.arrivals.push_back((now, incoming.address));
-        probe::reached(ProtocolState::BulkArrived);
-        // Its number may be that of another message from now on.
-        self.ungranted.retain(|other| *other != id);
-        let (session, stream) = (SessionId(session), StreamId(stream));
-        let found = self.stream(session, stream);
-        if let Some(Ok(Some(entry))) = found.map(|found| found.incoming.entry(message, MAX_ROOM)) {
-            *entry = Entry::Complete(id);
-        }
-        self.hand_on(session, stream);
     }
 }
 

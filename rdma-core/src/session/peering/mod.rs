@@ -3,6 +3,7 @@
 mod answer;
 mod arrivals;
 mod backoff;
+mod bulk_input;
 mod control;
 mod control_messages;
 mod expected;
@@ -95,6 +96,8 @@ pub struct Peering {
     counts: Vec<PathCounts>,
     /// How long it took until the peer's report on a packet was here, by number of the path.
     round_trips: Vec<Histogram>,
+    /// How long a part of a long message took from its receive until it was here, by number of the path.
+    part_times: Vec<Histogram>,
     /// Receives of paths that failed and may still be written to.
     stopping: Vec<(PathId, Slot)>,
     /// Paths that were lost and have not stopped.
@@ -144,6 +147,7 @@ impl Peering {
             paths: Vec::new(),
             counts: Vec::new(),
             round_trips: Vec::new(),
+            part_times: Vec::new(),
             stopping: Vec::new(),
             stopping_paths: Vec::new(),
             sessions: [Table::new(0), Table::new(1)],
@@ -192,6 +196,7 @@ impl Peering {
             self.paths.resize_with(index + 1, || None);
             self.counts.resize(index + 1, PathCounts::default());
             self.round_trips.resize(index + 1, Histogram::default());
+            self.part_times.resize(index + 1, Histogram::default());
         }
         let place = &mut self.paths[index];
         let is_stopped = !self.stopping_paths.contains(&path);
@@ -216,6 +221,8 @@ impl Peering {
         });
         self.stopping_paths.push(path);
         self.stopping.extend(lost.receiver.drain().map(|slot| (path, slot)));
+        let lost_parts = self.stopping.iter().filter(|(other, slot)| *other == path && slot.len > 0);
+        self.counts[path.0 as usize].bulk.lost += lost_parts.count() as u64;
         for content in lost.lane.drain().collect::<Vec<_>>() {
             self.on_fate(path, content, Fate::Lost);
         }

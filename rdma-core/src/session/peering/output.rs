@@ -261,7 +261,7 @@ impl Peering {
         }
         let path = self.paths[index].as_mut().expect("a path that was just chosen is there");
         trailer.epoch = path.epoch;
-        self.counts[index].packets_sent += 1;
+        self.counts[index].eager.sent += 1;
         self.is_active |= trailer.kind != PacketKind::Report;
         path.unsent += 1;
         path.lane.send(now, Content { part, room_of }, &mut trailer);
@@ -289,7 +289,8 @@ impl Peering {
             probe::reached(ProtocolState::BulkKeptAlive);
         }
         let (path_id, address) = (PathId(index as u32), Address::default());
-        path.receiver.push(now, Slot { id: None, address, offset: 0, len: 0, is_expected: false });
+        path.receiver
+            .push(now, Slot { id: None, address, offset: 0, len: 0, is_expected: false, since: now });
         Some(Transmit::BulkReceive { path: path_id, id: None, offset: 0, len: 0 })
     }
 
@@ -359,9 +360,11 @@ impl Peering {
         let counts = &mut self.counts[index];
         counts.bulk_bytes_granted += u64::from(len);
         if parts.granted(len) {
-            counts.retransmitted_bytes += u64::from(len);
+            counts.bulk.retransmitted += 1;
+            counts.bulk.retransmitted_bytes += u64::from(len);
         }
-        path.receiver.push(now, Slot { id: Some(id), address: *address, offset, len, is_expected });
+        let slot = Slot { id: Some(id), address: *address, offset, len, is_expected, since: now };
+        path.receiver.push(now, slot);
         probe::reached(ProtocolState::BulkGranted);
         Some(Transmit::BulkReceive { path: PathId(index as u32), id: Some(id), offset, len })
     }
@@ -456,13 +459,16 @@ impl Peering {
             self.look_at_grants_again();
         }
         let mut trailer = PacketTrailer { kind, fragment, address, ..PacketTrailer::default() };
+        let counts = &mut self.counts[index].eager;
+        counts.retransmitted += u64::from(is_repeat);
         let payload = match kind {
             PacketKind::Fragment => {
                 trailer.len = len as u32;
                 let offset = u32::from(fragment) * FRAGMENT as u32;
                 let len = (len as u32 - offset).min(FRAGMENT as u32);
+                counts.bytes_sent += u64::from(len);
                 if is_repeat {
-                    self.counts[index].retransmitted_bytes += u64::from(len);
+                    counts.retransmitted_bytes += u64::from(len);
                 }
                 Payload::Fragment { token, offset, len }
             }

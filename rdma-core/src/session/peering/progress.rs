@@ -76,7 +76,7 @@ impl Peering {
     #[inline]
     pub(super) fn on_fate(&mut self, path: PathId, Content { part, room_of }: Content, fate: Fate) {
         if fate == Fate::Lost && !matches!(part, Part::Nothing) {
-            self.counts[path.0 as usize].packets_lost += 1;
+            self.counts[path.0 as usize].eager.lost += 1;
             probe::reached(ProtocolState::PacketLost);
         }
         match (part, fate) {

@@ -22,7 +22,7 @@ impl Peering {
     }
 
     fn state_without_path(&self) -> PeeringState {
-        let was_proven = self.counts.iter().any(|counts| counts.packets_received > 0);
+        let was_proven = self.counts.iter().any(|counts| counts.eager.received > 0);
         if self.paths.iter().any(Option::is_some) {
             if was_proven { PeeringState::RemadeUnproven } else { PeeringState::FirstUnproven }
         } else if !self.stopping_paths.is_empty() {
@@ -38,7 +38,7 @@ impl Peering {
     fn is_path_missing(&self) -> bool {
         let is_up = |path: &Option<Path>| path.as_ref().is_some_and(|path| path.is_proven);
         let mut paths = self.paths.iter().zip(&self.counts);
-        paths.any(|(path, counts)| counts.packets_received > 0 && !is_up(path))
+        paths.any(|(path, counts)| counts.eager.received > 0 && !is_up(path))
     }
 
     fn state_of_closing(&self) -> Option<PeeringState> {

@@ -41,12 +41,25 @@ impl Peering {
 
     /// What a path has done
     pub fn path_counts(&self, path: PathId) -> PathCounts {
-        self.counts.get(path.0 as usize).copied().unwrap_or_default()
+        let mut counts = self.counts.get(path.0 as usize).copied().unwrap_or_default();
+        if let Some(Some(path)) = self.paths.get(path.0 as usize) {
+            let credits = if path.is_proven { path.lane.data_room() } else { 0 };
+            (counts.eager.in_flight, counts.eager.credits) = (path.lane.unreported_sent(), credits);
+            (counts.bulk.in_flight, counts.bulk.credits) = (path.sender.in_flight(), path.sender.unserved());
+        }
+        counts
     }
 
     /// How long it took from sending a packet on a path until the peer's report on it was here
     pub fn round_trips(&self, path: PathId) -> Histogram {
         self.round_trips.get(path.0 as usize).cloned().unwrap_or_default()
+    }
+
+    /// How long parts of long messages took on a path from the post of their receive until they were here
+    ///
+    /// Without those of messages that were expected: they wait for the application of the peer.
+    pub fn part_times(&self, path: PathId) -> Histogram {
+        self.part_times.get(path.0 as usize).cloned().unwrap_or_default()
     }
 
     /// How a path is

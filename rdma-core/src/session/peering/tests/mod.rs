@@ -1,4 +1,5 @@
 mod control_messages;
+mod counts;
 mod expected;
 mod regressions;
 mod states;

@@ -50,6 +50,10 @@ pub(super) struct World {
     pub(super) sends_take: Duration,
     /// Sends of bulk lanes that have not completed: when, by which node, and on which path.
     sends: VecDeque<(Time, usize, PathId)>,
+    /// What the lanes were given to carry, by path, by the node that sends, and by lane: eager, then bulk.
+    pub(super) sent: Vec<[[u64; 2]; 2]>,
+    /// Packets that were lost, damaged and repeated.
+    pub(super) spoiled: [u64; 3],
     /// Packets of the eager lane, by their kind.
     pub(super) kinds: [u64; PacketKind::ALL.len() + 1],
 }
@@ -197,6 +201,8 @@ impl World {
             packets: 0,
             sends_take: Duration::ZERO,
             sends: VecDeque::new(),
+            sent: vec![[[0; 2]; 2]; paths],
+            spoiled: [0; 3],
             kinds: Default::default(),
         };
         (0..paths).for_each(|path| world.connect(path));
@@ -301,6 +307,7 @@ impl World {
             Transmit::Packet { path, payload, trailer } => {
                 let index = path.0 as usize;
                 self.kinds[trailer.kind as usize] += 1;
+                self.sent[index][node][0] += 1;
                 self.nodes[node].peering.packet_sent(path);
                 let mut packet = match &payload {
                     Payload::Fragment { token, offset, len } => {
@@ -311,12 +318,16 @@ impl World {
                 packet.extend(trailer.to_bytes(&packet, Integrity::Crc32));
                 if self.chance(self.faults.cut) {
                     self.cut(index, node);
-                } else if !self.chance(self.faults.lose) {
+                } else if self.chance(self.faults.lose) {
+                    self.spoiled[0] += 1;
+                } else {
                     if self.chance(self.faults.damage) {
+                        self.spoiled[1] += 1;
                         let at = self.random as usize % packet.len();
                         packet[at] ^= 1;
                     }
                     if self.chance(self.faults.repeat) {
+                        self.spoiled[2] += 1;
                         self.wires[index][1 - node].eager.push_back((at, packet.clone()));
                     }
                     self.wires[index][1 - node].eager.push_back((at, packet));
@@ -331,6 +342,7 @@ impl World {
                 receives.push_back(Receive::Trailer { has_payload: len > 0 });
             }
             Transmit::BulkSend { path, token, trailer } => {
+                self.sent[path.0 as usize][node][1] += 1;
                 let Grant { offset, len, .. } = trailer.grant;
                 let payload = match token {
                     Some(token) => {
