@@ -143,7 +143,7 @@ pub use send_failed::SendFailed;
 #[cfg(feature = "tokio")]
 pub use session::ByteStream;
 pub use session::{
-    Message, MessageSink, PathSnapshot, Regions, RemoteError, Session, Snapshot, Stream,
+    Message, MessageDuplex, MessageSink, PathSnapshot, Regions, RemoteError, Session, Snapshot, Stream,
 };
 #[cfg(feature = "shared-key")]
 pub use shared_key::SharedKey;

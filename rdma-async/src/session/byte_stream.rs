@@ -3,14 +3,17 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use rdma_core::session::Priority;
 use rdma_core::{Device, FRAME};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
+use super::Session;
 use super::claim::Claim;
 use super::copy_allocator::CopyAllocator;
 use super::futures::Recv;
 use super::message::Message;
 use super::stream::Stream;
+use crate::error::{OpenError, RecvError};
 use crate::peering::body::Body;
 
 /// The most bytes of a message; longer ones are not faster.
@@ -74,6 +77,41 @@ impl<D: Device> From<Stream<D>> for ByteStream<D> {
         let (recv, claim) = (Recv::yielding(&stream.handle), Claim::new(&stream.handle));
         let allocator = CopyAllocator::yielding(&stream.handle);
         Self { stream, recv, message: None, is_at_end: false, claim, allocator, max }
+    }
+}
+
+impl<D: Device> From<Session<D>> for ByteStream<D> {
+    /// The main stream of the session
+    fn from(session: Session<D>) -> Self {
+        session.main.into()
+    }
+}
+
+impl<D: Device> Session<D> {
+    /// Opens another stream of the session as a stream of bytes, as [`open_stream`](Self::open_stream)
+    ///
+    /// # Errors
+    ///
+    /// As [`open_stream`](Self::open_stream).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`open_stream`](Self::open_stream).
+    pub async fn open_byte_stream(&self, priority: Priority) -> Result<ByteStream<D>, OpenError> {
+        Ok(self.open_stream(priority).await?.into())
+    }
+
+    /// The next stream that the peer has opened, as a stream of bytes, as [`accept_stream`](Self::accept_stream)
+    ///
+    /// # Errors
+    ///
+    /// As [`accept_stream`](Self::accept_stream).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`accept_stream`](Self::accept_stream).
+    pub async fn accept_byte_stream(&self) -> Result<Option<ByteStream<D>>, RecvError> {
+        Ok(self.accept_stream().await?.map(ByteStream::from))
     }
 }
 

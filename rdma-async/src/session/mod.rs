@@ -4,6 +4,7 @@
 mod byte_stream;
 mod claim;
 mod copy_allocator;
+mod duplex;
 pub(crate) mod futures;
 mod handle;
 mod message;
@@ -28,6 +29,7 @@ use rdma_core::{Device, Runtime};
 
 #[cfg(feature = "tokio")]
 pub use self::byte_stream::ByteStream;
+pub use self::duplex::MessageDuplex;
 use self::futures::{Closed, Messages, PathChange, Recv, Send};
 use self::handle::StreamHandle;
 pub use self::message::Message;
@@ -426,14 +428,6 @@ impl<D: Device> Session<D> {
     pub fn reset(&self, code: u64) {
         let id = self.id();
         self.peering().with(|state, now, effects| state.reset(id, code, now, effects));
-    }
-}
-
-#[cfg(feature = "tokio")]
-impl<D: Device> From<Session<D>> for ByteStream<D> {
-    /// The main stream of the session
-    fn from(session: Session<D>) -> Self {
-        session.main.into()
     }
 }
 

@@ -2,28 +2,27 @@
 //!
 //! Each connection of HTTP is a stream of the session: connections share the cables to the peer, and none of them waits for the data
 //! of another. As many are open at once as the peer's [`max_streams`](rdma_async::NodeOptions::max_streams); more wait in turn. Both
-//! sides spawn on the [`Runtime`] that is passed, so the adapter runs on tokio and on the executor of the simulator.
+//! sides spawn on the [`Runtime`] of their node, so the adapter runs on tokio and on the executor of the simulator.
 //!
 //! ```no_run
 //! use std::convert::Infallible;
-//! use std::sync::Arc;
 //!
 //! use hyper::body::Incoming;
 //! use hyper::service::service_fn;
 //! use hyper::{Request, Response};
-//! use rdma_adapters::hyper::{Spawner, connect_http2, serve};
-//! use rdma_async::{AnySession, TokioRuntime};
+//! use rdma_adapters::hyper::{connect_http2, serve};
+//! use rdma_async::AnySession;
 //!
 //! async fn echo(request: Request<Incoming>) -> Result<Response<Incoming>, Infallible> {
 //!     Ok(Response::new(request.into_body()))
 //! }
 //!
 //! async fn server(session: AnySession) -> Result<(), rdma_async::RecvError> {
-//!     serve(session, Spawner(Arc::new(TokioRuntime::current())), service_fn(echo)).await
+//!     serve(session, service_fn(echo)).await
 //! }
 //!
 //! async fn client(session: AnySession, body: String) -> Result<Incoming, Box<dyn std::error::Error + Send + Sync>> {
-//!     let mut requests = connect_http2(&session, Spawner(Arc::new(TokioRuntime::current()))).await?;
+//!     let mut requests = connect_http2(&session).await?;
 //!     Ok(requests.send_request(Request::post("http://peer/echo").body(body)?).await?.into_body())
 //! }
 //! ```
@@ -38,14 +37,14 @@ use hyper::service::Service;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
-use rdma_async::{ByteStream, Device, OpenError, Priority, RecvError, Runtime, Session};
+use rdma_async::{Device, Priority, RecvError, Runtime, Session};
 
 /// An error of a body or of a service
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Spawns the tasks of connections on a [`Runtime`]
-#[derive(Clone, Debug)]
-pub struct Spawner(pub Arc<dyn Runtime>);
+/// Spawns the tasks of connections
+#[derive(Clone)]
+struct Spawner(Arc<dyn Runtime>);
 
 impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Spawner {
     fn execute(&self, task: F) {
@@ -60,24 +59,18 @@ impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Spawner {
 /// # Errors
 ///
 /// [`RecvError::Lost`] if the session is lost.
-pub async fn serve<D, S, B>(session: Session<D>, spawner: Spawner, service: S) -> Result<(), RecvError>
+pub async fn serve<D: Device, S, B>(session: Session<D>, service: S) -> Result<(), RecvError>
 where
-    D: Device,
     S: Service<Request<Incoming>, Response = Response<B>, Error: Into<BoxError>, Future: Send>,
     S: Clone + Send + 'static,
     B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
 {
-    while let Some(stream) = session.accept_stream().await? {
+    let spawner = Spawner(Arc::clone(session.runtime()));
+    while let Some(stream) = session.accept_byte_stream().await? {
         let (server, service) = (auto::Builder::new(spawner.clone()), service.clone());
-        let io = TokioIo::new(ByteStream::from(stream));
-        spawner.execute(async move { server.serve_connection(io, service).await });
+        spawner.execute(async move { server.serve_connection(TokioIo::new(stream), service).await });
     }
     Ok(())
-}
-
-/// A new stream of the session, as hyper reads and writes it
-async fn open<D: Device>(session: &Session<D>) -> Result<TokioIo<ByteStream<D>>, OpenError> {
-    Ok(TokioIo::new(ByteStream::from(session.open_stream(Priority::Normal).await?)))
 }
 
 /// Opens a connection of HTTP/1
@@ -85,16 +78,13 @@ async fn open<D: Device>(session: &Session<D>) -> Result<TokioIo<ByteStream<D>>,
 /// # Errors
 ///
 /// Those of [`Session::open_stream`] and of hyper.
-pub async fn connect_http1<D, B>(
-    session: &Session<D>,
-    spawner: Spawner,
-) -> Result<http1::SendRequest<B>, BoxError>
+pub async fn connect_http1<D: Device, B>(session: &Session<D>) -> Result<http1::SendRequest<B>, BoxError>
 where
-    D: Device,
     B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
 {
-    let (requests, connection) = http1::handshake(open(session).await?).await?;
-    spawner.execute(connection);
+    let stream = session.open_byte_stream(Priority::Normal).await?;
+    let (requests, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    Spawner(Arc::clone(session.runtime())).execute(connection);
     Ok(requests)
 }
 
@@ -103,15 +93,13 @@ where
 /// # Errors
 ///
 /// Those of [`Session::open_stream`] and of hyper.
-pub async fn connect_http2<D, B>(
-    session: &Session<D>,
-    spawner: Spawner,
-) -> Result<http2::SendRequest<B>, BoxError>
+pub async fn connect_http2<D: Device, B>(session: &Session<D>) -> Result<http2::SendRequest<B>, BoxError>
 where
-    D: Device,
     B: Body<Data: Send, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
-    let (requests, connection) = http2::handshake(spawner.clone(), open(session).await?).await?;
+    let spawner = Spawner(Arc::clone(session.runtime()));
+    let stream = session.open_byte_stream(Priority::Normal).await?;
+    let (requests, connection) = http2::handshake(spawner.clone(), TokioIo::new(stream)).await?;
     spawner.execute(connection);
     Ok(requests)
 }

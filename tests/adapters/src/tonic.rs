@@ -24,68 +24,49 @@
 //! }
 //! ```
 
-use std::io::{self, IoSlice};
+use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use futures::stream::{self, Stream};
 use hyper_util::rt::TokioIo;
 use rdma_async::{ByteStream, Device, OpenError, Priority, RecvError, Session};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tonic::transport::server::Connected;
 use tonic::transport::{Channel, Endpoint, Error, Uri};
 use tower::service_fn;
 
-/// A stream of a session as a connection of a server
-#[pin_project::pin_project]
+/// A stream of a session as a connection of a server, when it is pinned
+///
+/// A pointer: pinned, it reads and writes as what it points to.
 #[derive(Debug)]
-pub struct Connection<D: Device>(#[pin] ByteStream<D>);
+pub struct Connection<D: Device>(ByteStream<D>);
 
-impl<D: Device> Connected for Connection<D> {
+impl<D: Device> Deref for Connection<D> {
+    type Target = ByteStream<D>;
+
+    fn deref(&self) -> &ByteStream<D> {
+        &self.0
+    }
+}
+
+impl<D: Device> DerefMut for Connection<D> {
+    fn deref_mut(&mut self) -> &mut ByteStream<D> {
+        &mut self.0
+    }
+}
+
+impl<D: Device> Connected for Pin<Connection<D>> {
     type ConnectInfo = ();
 
     fn connect_info(&self) {}
 }
 
-impl<D: Device> AsyncRead for Connection<D> {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.project().0.poll_read(cx, to)
-    }
-}
-
-impl<D: Device> AsyncWrite for Connection<D> {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.project().0.poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.project().0.poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.project().0.poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.project().0.poll_shutdown(cx)
-    }
-}
-
 /// The connections that the peer opens, for [`serve_with_incoming`](tonic::transport::Server::serve_with_incoming)
 ///
 /// Ends when the peer closes the session, and after [`RecvError::Lost`] if the session is lost.
-pub fn incoming<D: Device>(session: Session<D>) -> impl Stream<Item = Result<Connection<D>, RecvError>> {
+pub fn incoming<D: Device>(session: Session<D>) -> impl Stream<Item = Result<Pin<Connection<D>>, RecvError>> {
     stream::try_unfold(session, async |session| {
-        let stream = session.accept_stream().await?;
-        Ok(stream.map(|stream| (Connection(ByteStream::from(stream)), session)))
+        let stream = session.accept_byte_stream().await?;
+        Ok(stream.map(|stream| (Pin::new(Connection(stream)), session)))
     })
 }
 
@@ -97,10 +78,7 @@ pub fn incoming<D: Device>(session: Session<D>) -> impl Stream<Item = Result<Con
 pub async fn connect<D: Device>(session: Session<D>, endpoint: &Endpoint) -> Result<Channel, Error> {
     let open = move |_: Uri| {
         let session = session.clone();
-        async move {
-            let stream = session.open_stream(Priority::Normal).await?;
-            Ok::<_, OpenError>(TokioIo::new(ByteStream::from(stream)))
-        }
+        async move { Ok::<_, OpenError>(TokioIo::new(session.open_byte_stream(Priority::Normal).await?)) }
     };
     endpoint.connect_with_connector(service_fn(open)).await
 }

@@ -109,6 +109,23 @@ fn files_are_short() {
     assert!(long.is_empty(), "files above {MAX_LINES} lines, to be split by concept:\n{}", long.join("\n"));
 }
 
+/// Lines of code that an adapter of another library may have: programs copy it.
+const MAX_ADAPTER: usize = 50;
+
+/// Catches an adapter that grows: what it needs belongs in the library.
+#[test]
+fn adapters_of_other_libraries_are_short() {
+    let files = rust_files(&root().join("tests/adapters/src"));
+    let adapters: Vec<_> = files.iter().filter(|file| !file.ends_with("lib.rs")).collect();
+    assert_eq!(adapters.len(), 3, "{adapters:?}");
+    for file in adapters {
+        let text = fs::read_to_string(file).expect("a source file");
+        let is_code = |line: &&str| !line.is_empty() && !line.starts_with("//");
+        let lines = text.lines().map(str::trim).filter(is_code).count();
+        assert!(lines <= MAX_ADAPTER, "{}: {lines} lines, of {MAX_ADAPTER}", file.display());
+    }
+}
+
 #[test]
 fn public_functions_name_their_errors_and_say_what_cancelling_does() {
     let mut report = String::new();

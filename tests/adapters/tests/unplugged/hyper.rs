@@ -11,7 +11,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
-use rdma_adapters::hyper::{Spawner, connect_http1, connect_http2, serve};
+use rdma_adapters::hyper::{connect_http1, connect_http2, serve};
 use rdma_async::{RecvError, SessionError};
 use rdma_sim::Sim;
 use rdma_tests::{message, on_session, options};
@@ -49,12 +49,11 @@ async fn check(number: usize, response: Response<Incoming>) -> Result<(), Failur
 /// Sends requests, one after the other or all at once, and returns when
 fn transfer(version: Version, has_outage: bool) -> Vec<Span> {
     on_session(sim(has_outage), &options(), async |net, pair| {
-        let [a, b] = ["a", "b"].map(|host| Spawner(net.host(host).runtime()));
         let requests = async {
             let mut spans = Vec::new();
             match version {
                 Version::Http1 => {
-                    let mut requests = connect_http1(&pair.ab, a).await?;
+                    let mut requests = connect_http1(&pair.ab).await?;
                     for number in 0..COUNT {
                         let answered =
                             async { check(number, requests.send_request(post(number)).await?).await };
@@ -64,7 +63,7 @@ fn transfer(version: Version, has_outage: bool) -> Vec<Span> {
                     }
                 }
                 Version::Http2 => {
-                    let requests = connect_http2(&pair.ab, a).await?;
+                    let requests = connect_http2(&pair.ab).await?;
                     spans = try_join_all((0..COUNT).map(async |number| {
                         let mut requests = requests.clone();
                         let answered =
@@ -79,7 +78,7 @@ fn transfer(version: Version, has_outage: bool) -> Vec<Span> {
             pair.ab.close().await?;
             Ok::<_, Failure>(spans)
         };
-        let (spans, served) = join(requests, serve(pair.ba.clone(), b, service_fn(echo))).await;
+        let (spans, served) = join(requests, serve(pair.ba.clone(), service_fn(echo))).await;
         served.expect("the client closes the session");
         spans.expect("each request is answered")
     })
@@ -98,19 +97,16 @@ fn http_2_waits_for_the_cable() {
 /// Catches a shutdown that does not finish the stream, so that later connections wait for ever.
 #[test]
 fn connections_that_have_ended_make_room() {
-    on_session(Sim::new(), &options().max_streams(2), async |net, pair| {
-        let [a, b] = ["a", "b"].map(|host| Spawner(net.host(host).runtime()));
+    on_session(Sim::new(), &options().max_streams(2), async |_, pair| {
         let requests = async {
             for number in 0..10 {
-                check(number, connect_http1(&pair.ab, a.clone()).await?.send_request(post(number)).await?)
-                    .await?;
-                check(number, connect_http2(&pair.ab, a.clone()).await?.send_request(post(number)).await?)
-                    .await?;
+                check(number, connect_http1(&pair.ab).await?.send_request(post(number)).await?).await?;
+                check(number, connect_http2(&pair.ab).await?.send_request(post(number)).await?).await?;
             }
             pair.ab.close().await?;
             Ok::<_, Failure>(())
         };
-        let (answered, served) = join(requests, serve(pair.ba.clone(), b, service_fn(echo))).await;
+        let (answered, served) = join(requests, serve(pair.ba.clone(), service_fn(echo))).await;
         served.expect("the client closes the session");
         answered.expect("each request is answered");
     });
@@ -124,15 +120,14 @@ fn the_end_of_the_session_fails_requests() {
         .flat_map(|version| [End::Reset, End::Close].map(|end| (version, end)))
     {
         on_session(Sim::new(), &options(), async |net, pair| {
-            let [a, b] = ["a", "b"].map(|host| Spawner(net.host(host).runtime()));
             let request = async {
                 match version {
-                    Version::Http1 => connect_http1(&pair.ab, a).await?.send_request(post(0)).await,
-                    Version::Http2 => connect_http2(&pair.ab, a).await?.send_request(post(0)).await,
+                    Version::Http1 => connect_http1(&pair.ab).await?.send_request(post(0)).await,
+                    Version::Http2 => connect_http2(&pair.ab).await?.send_request(post(0)).await,
                 }?;
                 Ok::<_, Failure>(())
             };
-            let server = serve(pair.ba.clone(), b, service_fn(no_answer));
+            let server = serve(pair.ba.clone(), service_fn(no_answer));
             let (answered, served, ()) = join3(request, server, end.after_a_while(&net, &pair)).await;
             let error = answered.expect_err("the session has ended");
             let (is_reset, expected) = match end {
@@ -167,7 +162,6 @@ impl Body for Endless {
 fn a_client_that_drops_an_answer_stops_the_server() {
     for version in [Version::Http1, Version::Http2] {
         on_session(Sim::new(), &options(), async |net, pair| {
-            let [a, b] = ["a", "b"].map(|host| Spawner(net.host(host).runtime()));
             let (sender, dropped) = oneshot::channel();
             let sender = Arc::new(Mutex::new(Some(sender)));
             let service = service_fn(move |_| {
@@ -178,8 +172,8 @@ fn a_client_that_drops_an_answer_stops_the_server() {
                 // The server does not read it: it learns only by its own answer that the client has gone.
                 let get = Request::post("http://b/").body(Full::new(Bytes::from_static(&[0; LEN])))?;
                 let mut answer = match version {
-                    Version::Http1 => connect_http1(&pair.ab, a).await?.send_request(get).await,
-                    Version::Http2 => connect_http2(&pair.ab, a).await?.send_request(get).await,
+                    Version::Http1 => connect_http1(&pair.ab).await?.send_request(get).await,
+                    Version::Http2 => connect_http2(&pair.ab).await?.send_request(get).await,
                 }?;
                 answer.frame().await.expect("a part of the body")?;
                 drop(answer);
@@ -189,7 +183,7 @@ fn a_client_that_drops_an_answer_stops_the_server() {
                 pair.ab.close().await?;
                 Ok::<_, Failure>(())
             };
-            let (received, served) = join(request, serve(pair.ba.clone(), b, service)).await;
+            let (received, served) = join(request, serve(pair.ba.clone(), service)).await;
             received.expect("the server stops");
             served.expect("the client closes the session");
         });

@@ -4,7 +4,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::join;
 use futures::stream;
-use rdma_adapters::tarpc::Transport;
+use rdma_adapters::tarpc::transport;
 use rdma_tests::{Pair, message};
 use tarpc::server::{BaseChannel, Channel as _};
 use tarpc::{client, context};
@@ -44,9 +44,9 @@ fn patient() -> context::Context {
 
 /// Runs `client` with a server on the other side, until both have ended
 async fn with_server<T>(pair: &Pair, client: impl AsyncFnOnce(FilesClient) -> T) -> T {
-    let channel = BaseChannel::with_defaults(Transport::new(pair.ba.main_stream()));
+    let channel = BaseChannel::with_defaults(transport(pair.ba.main_stream()));
     let server = channel.execute(Server.serve()).for_each(async |answer| drop(tokio::spawn(answer)));
-    let files = FilesClient::new(client::Config::default(), Transport::new(pair.ab.main_stream())).spawn();
+    let files = FilesClient::new(client::Config::default(), transport(pair.ab.main_stream())).spawn();
     join(client(files), server).await.0
 }
 
