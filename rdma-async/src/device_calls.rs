@@ -14,6 +14,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use rdma_core::Runtime;
+use tracing::{Instrument as _, Span};
 
 use crate::blocked_call::{BlockedCall, DeviceCall};
 use crate::sync::Mutex;
@@ -156,15 +157,18 @@ impl DeviceCalls {
         }
         let pending =
             Arc::new(Pending { done: Mutex::new(Some(Box::new(done) as _)), watcher: Mutex::new(None) });
-        let (calls, of_call) = (Arc::clone(self), Arc::clone(&pending));
+        let (calls, of_call, span) = (Arc::clone(self), Arc::clone(&pending), Span::current());
         self.runtime.spawn_blocking(Box::new(move || {
-            let value = f();
-            Box::new(move || match of_call.take() {
-                Some(done) => done(Ok(value)),
-                None => {
-                    // First: what the value holds is given back to the device only if that is not blocked.
-                    calls.returned(call);
-                    drop(value);
+            let value = span.in_scope(f);
+            Box::new(move || {
+                let _entered = span.enter();
+                match of_call.take() {
+                    Some(done) => done(Ok(value)),
+                    None => {
+                        // First: what the value holds is given back to the device only if that is not blocked.
+                        calls.returned(call);
+                        drop(value);
+                    }
                 }
             })
         }));
@@ -183,7 +187,7 @@ impl DeviceCalls {
         let calls = Arc::clone(self);
         let mut timer = self.runtime.timer();
         timer.as_mut().reset(self.runtime.now() + self.limit / progress.as_ref().map_or(1, |_| LOOKS));
-        self.runtime.spawn(Box::pin(async move {
+        let watching = async move {
             let (mut made, mut looks) = (0, 0);
             let expired = poll_fn(|cx| {
                 if pending.poll_done(cx).is_ready() {
@@ -207,7 +211,8 @@ impl DeviceCalls {
                 tracing::warn!(%call, ?waited, "a device does not return from a call: it is left alone until it does");
                 done(Err(BlockedCall { call, waited }));
             }
-        }));
+        };
+        self.runtime.spawn(Box::pin(watching.in_current_span()));
     }
 
     /// Runs `f`; returns its outcome. The call drops `guard` when `f` has returned or is reported, also if this future is dropped before

@@ -6,20 +6,34 @@ use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rdma_sim::Sim;
-use rdma_tests::{options, value_of};
+use rdma_async::Session;
+use rdma_sim::{Sim, SimDevice, Time};
+use rdma_tests::{Pair, options, value_of};
 use tracing::field::{Field, Visit};
-use tracing::span;
+use tracing::{Level, span};
 
 /// Keeps the texts of events, with the names and fields of the spans around them
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<State>>);
+#[derive(Clone)]
+struct Log(Arc<Mutex<State>>, Level);
 
 #[derive(Default)]
 struct State {
-    spans: Vec<String>,
+    /// The text of each span, with those around it, and how many handles there are.
+    spans: Vec<(String, usize)>,
     entered: Vec<u64>,
     lines: Vec<String>,
+}
+
+impl State {
+    fn text(&self, span: u64) -> &str {
+        &self.spans[span as usize - 1].0
+    }
+
+    /// The spans of this name that are open
+    fn open(&self, name: &str) -> Vec<&str> {
+        let open = self.spans.iter().filter(|(_, handles)| *handles > 0).map(|(text, _)| &**text);
+        open.filter(|text| text.rsplit(" > ").next().is_some_and(|text| text.starts_with(name))).collect()
+    }
 }
 
 struct Text<'a>(&'a mut String);
@@ -32,15 +46,30 @@ impl Visit for Text<'_> {
 
 impl tracing::Subscriber for Log {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target().starts_with("rdma_async") && *metadata.level() <= tracing::Level::INFO
+        metadata.target().starts_with("rdma_async") && *metadata.level() <= self.1
     }
 
     fn new_span(&self, attributes: &span::Attributes<'_>) -> span::Id {
-        let mut text = attributes.metadata().name().to_owned();
-        attributes.record(&mut Text(&mut text));
         let mut state = self.0.lock().unwrap();
-        state.spans.push(text);
+        let mut text = String::new();
+        if let Some(parent) = attributes.parent() {
+            text = format!("{} > ", state.text(parent.into_u64()));
+        }
+        text.push_str(attributes.metadata().name());
+        attributes.record(&mut Text(&mut text));
+        state.spans.push((text, 1));
         span::Id::from_u64(state.spans.len() as u64)
+    }
+
+    fn clone_span(&self, span: &span::Id) -> span::Id {
+        self.0.lock().unwrap().spans[span.into_u64() as usize - 1].1 += 1;
+        span.clone()
+    }
+
+    fn try_close(&self, span: span::Id) -> bool {
+        let handles = &mut self.0.lock().unwrap().spans[span.into_u64() as usize - 1].1;
+        *handles -= 1;
+        *handles == 0
     }
 
     fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
@@ -50,7 +79,7 @@ impl tracing::Subscriber for Log {
         let mut state = self.0.lock().unwrap();
         let mut text = String::new();
         if let Some(span) = state.entered.last() {
-            text.push_str(&state.spans[*span as usize - 1]);
+            text.push_str(state.text(*span));
         }
         event.record(&mut Text(&mut text));
         state.lines.push(text);
@@ -65,30 +94,110 @@ impl tracing::Subscriber for Log {
     }
 }
 
-/// Catches an event that does not say which peer it is about, and a change of a path that nobody reads of.
+fn with_log(level: Level, program: impl FnOnce(&Log)) {
+    let log = Log(Arc::default(), level);
+    tracing::subscriber::with_default(log.clone(), || program(&log));
+}
+
+/// Catches an event that does not say which peer, path and device it is about, a change of a path that no event tells, and the span of a path
+/// that ends before its path, or stays when the path is gone.
 #[test]
-fn what_happens_to_paths_and_peers_is_told_in_the_span_of_the_peer() {
-    let log = Log::default();
-    tracing::subscriber::with_default(log.clone(), || {
+fn what_happens_to_paths_and_peers_is_told_in_their_spans() {
+    with_log(Level::INFO, |log| {
         let faults = "at 1ms b:rdma_en2 unplug; at 5ms b:rdma_en2 replug; at 30ms b kill";
         value_of(Sim::new().faults(faults.parse().unwrap()), async |net| {
             let pair = rdma_tests::connected(&net, &options().peer_timeout(Duration::from_millis(50))).await;
+            let peer = pair.ab.peer().to_string();
+            let of_a =
+                |text: &&str| text.starts_with("peer node=") && text.contains(&format!(" peer={peer}"));
+            let open = |name: &str| {
+                let state = log.0.lock().unwrap();
+                state.open(name).into_iter().filter(of_a).map(str::to_owned).collect::<Vec<_>>()
+            };
+            let path = |epoch: u32| format!(" > path peer={peer} path=0 device=\"rdma_en2\" epoch={epoch}");
+            for (at, epoch) in [(0, Some(1)), (3, None), (20, Some(2))] {
+                net.sleep(Time::ZERO + Duration::from_millis(at) - net.now()).await;
+                let found = open("path");
+                assert_eq!(found.len(), usize::from(epoch.is_some()), "{at} ms: {found:?}");
+                let expected = epoch.map_or_else(String::new, path);
+                assert!(found.iter().all(|text| text.ends_with(&expected)), "{at} ms: {found:?}");
+            }
             pair.ab.closed().await.unwrap_err();
             net.sleep(Duration::from_millis(1)).await;
-            let peer = pair.ab.peer().to_string();
+            assert_eq!(open("path"), [""; 0]);
             let lines = log.0.lock().unwrap().lines.clone();
-            let at_a = lines
-                .iter()
-                .filter(|line| line.starts_with("peer node=") && line.contains(&format!(" peer={peer} ")));
-            let texts = at_a
-                .map(|line| line.split_once(" message=").expect("each has one").1.to_owned())
-                .collect::<Vec<_>>();
+            let at_a = lines.iter().map(|line| &**line).filter(of_a);
+            let (mut spans, mut texts) = (Vec::new(), Vec::new());
+            for line in at_a.filter(|line| !line.contains(" > session ")) {
+                let (span, text) = line.split_once(" message=").expect("each has one");
+                spans.push(span);
+                texts.push(text);
+            }
             let expected =
                 ["path up path=0", "path lost path=0", "path up path=0", "path lost path=0", "peer lost"];
             assert_eq!(texts.len(), expected.len(), "{texts:#?}");
             for (text, expected) in texts.iter().zip(expected) {
                 assert!(text.starts_with(expected), "{text}, not {expected}");
             }
+            for (span, epoch) in spans.iter().zip([1, 1, 2, 2]) {
+                assert!(span.ends_with(&path(epoch)), "{span}");
+            }
+            assert!(spans[4].ends_with(&format!(" peer={peer}")), "{spans:#?}");
+        });
+    });
+}
+
+/// Catches a session that no event tells of, or not in its own span, an end that is told twice, and a span that ends before its session, or
+/// stays when the session is over and has no handle.
+#[test]
+fn what_happens_to_sessions_is_told_in_their_spans() {
+    with_log(Level::DEBUG, |log| {
+        value_of(Sim::new(), async |net| {
+            let Pair { a, b, ab, ba } = rdma_tests::connected(&net, &options()).await;
+            let (second, reset) = (ab.open().unwrap(), ab.open().unwrap());
+            let (of_second, of_reset) = (b.accept().await.unwrap(), b.accept().await.unwrap());
+            let open = || log.0.lock().unwrap().open("session").len();
+            assert_eq!(open(), 6, "three sessions, on both sides");
+            let session = |session: &Session<SimDevice>| {
+                format!(" > session peer={} session={}", session.peer(), session.id())
+            };
+            let told = |name: &str| {
+                let lines = log.0.lock().unwrap().lines.clone();
+                let told = lines.into_iter().filter_map(|line| {
+                    let (span, text) = line.split_once(" message=").expect("each has one");
+                    span.ends_with(name).then(|| text.to_owned())
+                });
+                told.collect::<Vec<_>>()
+            };
+            second.close().await.unwrap();
+            net.sleep(Duration::from_millis(1)).await;
+            assert_eq!(told(&session(&second)), ["session open", "session closed"]);
+            assert_eq!(told(&session(&of_second)), ["session open", "session closed"]);
+            assert_eq!(open(), 6, "there are handles");
+            drop((second, of_second));
+            assert_eq!(open(), 4);
+
+            // Without a handle, a session ends when its messages are there: until then, it has its span.
+            of_reset.send_bytes(&[1; 1 << 20]).await.unwrap();
+            let abandoned = session(&of_reset);
+            drop(of_reset);
+            assert_eq!(open(), 4);
+            reset.reset(7);
+            net.sleep(Duration::from_millis(1)).await;
+            assert_eq!(
+                told(&session(&reset)),
+                ["session open", "session lost error=this side has aborted the session"]
+            );
+            let [opened, lost] = &told(&abandoned)[..] else { panic!("{:?}", told(&abandoned)) };
+            assert_eq!(opened, "session open");
+            assert!(lost.starts_with("session lost error=") && lost.contains('7'), "{lost}");
+            drop(reset);
+            assert_eq!(open(), 2);
+            drop((ab, ba));
+            a.wait_idle().await;
+            b.wait_idle().await;
+            let state = log.0.lock().unwrap();
+            assert!(state.spans.iter().all(|(_, handles)| *handles == 0), "{:#?}", state.spans);
         });
     });
 }

@@ -334,8 +334,9 @@ impl<D: Device> Control<D> {
             self.look_for_paths();
         }
         self.begin_waiting();
-        for LostPath { path, epoch, key, reason, was_proven } in lost {
+        for LostPath { path, epoch, key, reason, was_proven, span } in lost {
             self.node.remove_route(key);
+            let _entered = span.enter();
             tracing::info!(path = path.0, %reason, "path lost");
             let (index, now) = (path.0 as usize, self.now());
             if let Some(&PathState::Up { epoch: current, since, .. }) = self.paths.get(index)

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rdma_core::session::{ControlMessage, Hello, HelloError, Integrity, Peering, PeeringConfig, Side};
 use rdma_core::{Device, Time};
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 
 use super::control::Control;
 use super::inner::{Attempt, NodeGuard, NodeInner};
@@ -70,8 +70,8 @@ async fn introduce_over<D: Device>(
     let mut stream = ControlStream::new(stream);
     confirm(&mut stream, &ours, &theirs).await?;
     let peer_timeout = ours.peer_timeout.min(theirs.peer_timeout);
-    let peering = make_peering(node, side, peer_timeout, &ours, &theirs)?;
     let span = tracing::info_span!(parent: None, "peer", node = %NodeId(ours.incarnation), peer = %NodeId(theirs.incarnation));
+    let peering = make_peering(node, side, peer_timeout, &ours, &theirs, span.clone())?;
     let mut control = Control::new(attempt, Arc::clone(&peering), stream, side, peer_timeout, theirs.ports);
     let guard = NodeGuard::new(Arc::clone(node));
     // A device may take long for one path: the reactor drives those that are made before.
@@ -155,6 +155,7 @@ fn make_peering<D: Device>(
     peer_timeout: Duration,
     ours: &Hello,
     theirs: &Hello,
+    span: Span,
 ) -> Result<Arc<PeeringShared<D>>, ConnectError> {
     let integrity = match (ours.integrity, theirs.integrity) {
         (one, other) if one == other => one,
@@ -182,5 +183,6 @@ fn make_peering<D: Device>(
         peer_timeout,
     };
     let (reactor, runtime) = (node.reactor_waker(), Arc::clone(&node.runtime));
-    Ok(PeeringShared::new(NodeId(theirs.incarnation), node.pool.clone(), reactor, runtime, State::new(parts)))
+    let (peer, pool) = (NodeId(theirs.incarnation), node.pool.clone());
+    Ok(PeeringShared::new(peer, pool, reactor, runtime, State::new(parts), span))
 }

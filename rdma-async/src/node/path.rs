@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rdma_core::session::{HelloError, LaneConfig, MAX_SLOTS, MIN_WINDOW, PathEnd, PathId, lane_config};
 use rdma_core::{Cause, Device, FRAME, Invalid, QpCapacity, QpInit, QpType, Transport, Verb};
+use tracing::Span;
 
 use super::inner::{Attempt, NodeInner, Route};
 use super::link_trust::Trial;
@@ -105,6 +106,11 @@ impl<D: Device> PreparedPath<D> {
         self.end
     }
 
+    /// The name of the device
+    pub(super) fn device(&self) -> &str {
+        self.lanes.device().name()
+    }
+
     pub(super) fn transport(&self) -> Transport {
         self.lanes.device().caps().transport
     }
@@ -145,9 +151,11 @@ impl<D: Device> PreparedPath<D> {
         theirs: &PathEnd,
         peer_timeout: Duration,
         probes: bool,
+        span: Arc<Span>,
     ) -> Result<u32, ConnectError> {
         let config = self.config(theirs, peer_timeout);
-        let Self { lanes, port, end, .. } = self;
+        let Self { mut lanes, port, end, .. } = self;
+        lanes.span = span;
         let window = end.window.min(theirs.window);
         let receives = node.pool.try_leases(Zone::Eager, window).ok_or(ConnectError::Memory)?;
         let key = lanes.key();

@@ -34,6 +34,8 @@ pub(crate) struct Lanes<D: Device> {
     calls: Arc<DeviceCalls>,
     /// Kept alive until the device has given up all of the path.
     pub(crate) attempt: Weak<dyn Send + Sync>,
+    /// That of the path; shared, because under the lock no subscriber is called
+    pub(crate) span: Arc<tracing::Span>,
     eager_sends: PostQueue,
     eager_receives: PostQueue,
     bulk_sends_posted: PostQueue,
@@ -134,6 +136,7 @@ impl<D: Device> Lanes<D> {
             hardware: Some(hardware),
             calls,
             attempt: Weak::<()>::new(),
+            span: Arc::new(tracing::Span::none()),
             eager_sends: PostQueue::default(),
             eager_receives: PostQueue::default(),
             bulk_sends_posted: PostQueue::default(),

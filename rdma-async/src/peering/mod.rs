@@ -6,6 +6,7 @@ pub(crate) mod body;
 pub(crate) mod copies;
 mod drive;
 pub(crate) mod dropped_puts;
+mod end_report;
 mod events;
 mod frames;
 mod incoming;

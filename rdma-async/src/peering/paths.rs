@@ -142,14 +142,14 @@ impl<D: Device> State<D> {
     /// Ends a path that has failed; the device gives up what it has for it afterwards, without the lock
     pub(super) fn stop_path(&mut self, path: PathId, reason: PathLoss, was_proven: bool) {
         let Some(lanes) = self.lanes.get_mut(path.0 as usize).and_then(Option::take) else { return };
-        let (key, epoch) = (lanes.key(), self.epochs[path.0 as usize]);
+        let (key, epoch, span) = (lanes.key(), self.epochs[path.0 as usize], Arc::clone(&lanes.span));
         let (payload, calls, attempt) = (lanes.payload, Arc::clone(lanes.calls()), lanes.attempt.upgrade());
         let (hardware, posted) = lanes.stop();
-        self.lost_paths.push(LostPath { path, epoch, key, reason, was_proven });
+        self.lost_paths.push(LostPath { path, epoch, key, reason, was_proven, span: Arc::clone(&span) });
         let Some(hardware) = hardware else { return };
         let is_quiesced = Arc::default();
         let to_stop =
-            Some(EndedPath { key, hardware, calls, attempt, is_quiesced: Arc::clone(&is_quiesced) });
+            Some(EndedPath { key, hardware, calls, attempt, is_quiesced: Arc::clone(&is_quiesced), span });
         self.stopping.push(StoppingPath { path, key, to_stop, is_quiesced, posted, payload });
     }
 

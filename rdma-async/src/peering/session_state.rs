@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use rdma_core::Histogram;
 use rdma_core::session::StreamId;
+use tracing::Span;
 
 use super::body::Effects;
 use super::dropped_puts::DroppedPuts;
+use super::end_report::EndReport;
 use super::stream_state::StreamState;
 use crate::error::{CloseError, OpenError, RecvError, SendError, SessionError};
 use crate::inbox::Inbox;
@@ -24,6 +26,8 @@ pub(crate) struct SessionState {
     pub(crate) dropped_puts: WaitQueue<DroppedPuts>,
     /// How the session ended, for this side.
     pub(crate) end: WaitQueue<Option<Result<(), CloseError>>>,
+    /// Where the end is told.
+    span: Option<Span>,
     /// Futures that wait for the end, and keep no session open.
     pub(crate) watchers: u32,
     pub(crate) counts: Counts,
@@ -82,6 +86,7 @@ impl SessionState {
             places: WaitQueue::new("a stream to be over", places, 0),
             dropped_puts: WaitQueue::for_all("the peer to end a dropped put", DroppedPuts::default(), 0),
             end: WaitQueue::for_all("its session to end", None, 4),
+            span: None,
             watchers: 0,
             counts: Counts::default(),
             deliveries: Histogram::default(),
@@ -205,9 +210,20 @@ impl SessionState {
     }
 
     pub(super) fn set_end(&mut self, result: Result<(), CloseError>, effects: &mut Effects) {
+        if let Some(span) = self.span.take() {
+            effects.wake(Some(EndReport::waker(span, result.clone())));
+        }
         self.end.update(effects, |end| {
             end.get_or_insert(result);
         });
+    }
+
+    /// The end is told in `span`
+    pub(crate) fn trace(&mut self, span: Span, effects: &mut Effects) {
+        match self.end.value() {
+            Some(end) => effects.wake(Some(EndReport::waker(span, end.clone()))),
+            None => self.span = Some(span),
+        }
     }
 
     /// Whether neither the application nor a message needs it

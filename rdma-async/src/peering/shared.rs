@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 use rdma_core::probe::{self, Observer};
 use rdma_core::session::{PathId, PathLoss, Priority, SessionId, Side, StreamId};
 use rdma_core::{Completion, Device, Runtime, Time};
+use tracing::Span;
 
 use super::application::{Awaited, Queued};
 use super::body::{Body, Effects};
@@ -32,6 +33,8 @@ pub(crate) struct PeeringShared<D: Device> {
     /// Wakes the reactor.
     reactor: Waker,
     pub(crate) runtime: Arc<dyn Runtime>,
+    /// The spans of its paths and sessions are inside of this one.
+    pub(crate) span: Span,
     /// When the reactor must look at this peering, in nanoseconds.
     wake_at: AtomicU64,
     state: Mutex<State<D>>,
@@ -52,6 +55,7 @@ impl<D: Device> PeeringShared<D> {
         reactor: Waker,
         runtime: Arc<dyn Runtime>,
         state: State<D>,
+        span: Span,
     ) -> Arc<Self> {
         let news = SharedWaitQueue::for_all("news of its peering", false, 2);
         let (wake_at, state) = (AtomicU64::new(0), Mutex::new(state));
@@ -60,6 +64,7 @@ impl<D: Device> PeeringShared<D> {
             pool,
             reactor,
             runtime,
+            span,
             wake_at,
             state,
             is_active: AtomicBool::new(false),
@@ -134,7 +139,8 @@ impl<D: Device> PeeringShared<D> {
 
     /// Lets devices give up what they have for paths that have ended, where that may block
     fn stop_all(&self, hardware: Vec<EndedPath<D>>) {
-        for EndedPath { key, hardware, calls, attempt, is_quiesced } in hardware {
+        for EndedPath { key, hardware, calls, attempt, is_quiesced, span } in hardware {
+            let _entered = span.enter();
             let Some(this) = self.this.upgrade() else {
                 // The runtime has dropped its tasks: no other one is kept waiting.
                 self.path_stopped(key, Ok(hardware.quiesce()));

@@ -13,6 +13,7 @@ use rdma_core::session::{
 };
 use rdma_core::{Device, Histogram, Time, frames};
 use slab::Slab;
+use tracing::Span;
 
 use super::abandoned::Abandoned;
 use super::body::{Body, Effects};
@@ -110,6 +111,8 @@ pub(crate) struct LostPath {
     pub(crate) reason: PathLoss,
     /// Whether the peer was ever heard on it
     pub(crate) was_proven: bool,
+    /// That of the path
+    pub(crate) span: Arc<Span>,
 }
 
 /// A path that has ended, and that its device has not given up yet
@@ -146,6 +149,8 @@ pub(super) struct EndedPath<D: Device> {
     /// Kept alive until the device has given it up, or is reported
     pub(super) attempt: Option<Arc<dyn Send + Sync>>,
     pub(super) is_quiesced: Arc<AtomicBool>,
+    /// That of the path
+    pub(super) span: Arc<Span>,
 }
 
 /// What a peering is made of

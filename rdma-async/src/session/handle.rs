@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rdma_core::Device;
 use rdma_core::session::{SessionId, StreamId};
+use tracing::Span;
 
 use super::message::{Message, Recycle};
 use crate::peering::body::{Body, Effects};
@@ -42,24 +43,35 @@ pub(crate) struct StreamHandle<D: Device> {
     stream: Arc<StreamRef<D>>,
     /// That of the main stream, for the others.
     main: Option<Arc<Self>>,
+    /// That of the session, in the handle of the main stream.
+    span: Span,
     pub(super) copies: Arc<Copies>,
 }
 
 impl<D: Device> StreamHandle<D> {
     /// The handle of a session, which is that of its main stream
     pub(crate) fn session(peering: Arc<PeeringShared<D>>, id: SessionId) -> Arc<Self> {
-        Self::new(peering, StreamKey::main(id), None)
+        let span = tracing::info_span!(parent: &peering.span, "session", peer = %peering.peer, session = %id);
+        span.in_scope(|| tracing::debug!("session open"));
+        let of_end = span.clone();
+        peering.with_session(id, |session, effects| session.trace(of_end, effects));
+        Self::new(peering, StreamKey::main(id), None, span)
     }
 
     /// The handle of a stream of the session with the handle `main`
     pub(super) fn stream(main: &Arc<Self>, stream: StreamId) -> Arc<Self> {
         let key = StreamKey { stream, ..main.key };
-        Self::new(Arc::clone(&main.peering), key, Some(Arc::clone(main)))
+        Self::new(Arc::clone(&main.peering), key, Some(Arc::clone(main)), Span::none())
     }
 
-    fn new(peering: Arc<PeeringShared<D>>, key: StreamKey, main: Option<Arc<Self>>) -> Arc<Self> {
+    fn new(peering: Arc<PeeringShared<D>>, key: StreamKey, main: Option<Arc<Self>>, span: Span) -> Arc<Self> {
         let copies = peering.with_stream(key, |stream, _| stream.copies());
-        Arc::new(Self { stream: Arc::new(StreamRef { peering, key }), main, copies })
+        Arc::new(Self { stream: Arc::new(StreamRef { peering, key }), main, span, copies })
+    }
+
+    /// The span of the session
+    pub(super) fn span(&self) -> &Span {
+        self.main.as_ref().map_or(&self.span, |main| &main.span)
     }
 
     /// The handle of the session
@@ -105,6 +117,7 @@ impl<D: Device> Deref for StreamHandle<D> {
 
 impl<D: Device> Drop for StreamHandle<D> {
     fn drop(&mut self) {
+        let _entered = self.span().enter();
         self.peering.with(|state, now, effects| state.abandon(self.key, now, effects));
     }
 }

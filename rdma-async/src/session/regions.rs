@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use rdma_core::{Access, Device, FRAME};
+use tracing::Instrument as _;
 
 use super::recv_into::RecvInto;
 use super::region_message::{Answer, MAX_NAME, Request};
@@ -103,12 +104,14 @@ impl Regions {
     pub async fn serve<D: Device>(&self, session: &Session<D>) -> Result<(), RecvError> {
         while let Some(stream) = session.accept_stream().await? {
             let regions = self.clone();
-            session.runtime().spawn(Box::pin(async move {
+            let span = session.main_stream().handle.span().clone();
+            let serving = async move {
                 // An operation that fails is over: the peer learns it by the end of its stream.
                 if let Err(error) = regions.serve_one(&stream).await {
                     tracing::debug!(%error, "operation on a region failed");
                 }
-            }));
+            };
+            session.runtime().spawn(Box::pin(serving.instrument(span)));
         }
         Ok(())
     }

@@ -279,7 +279,13 @@ impl<D: Device> Control<D> {
         port: usize,
     ) -> Result<u32, ConnectError> {
         let (epoch, probes) = (prepared.end().epoch, self.side == Side::Connecting);
-        let window = prepared.open(&self.node, &self.peering, theirs, self.peer_timeout, probes)?;
+        let (peer, device) = (self.peering.peer, prepared.device());
+        let span =
+            tracing::info_span!(parent: &self.peering.span, "path", %peer, path = index, device, epoch);
+        let span = Arc::new(span);
+        let _entered = span.enter();
+        let of_path = Arc::clone(&span);
+        let window = prepared.open(&self.node, &self.peering, theirs, self.peer_timeout, probes, of_path)?;
         tracing::info!(path = index, port, "path up");
         self.paths[index] = PathState::Up { epoch, port, since: self.now() };
         // Another path may have waited for its port of the peer.
