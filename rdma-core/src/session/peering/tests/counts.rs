@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use super::world::{Faults, LANE, World};
 use super::{LENGTHS, SECOND, exchange, message};
-use crate::session::{LaneCounts, MAX_EAGER, PathCounts, PathId, StreamId};
+use crate::session::{
+    Address, BulkPart, BulkTrailer, Grant, Integrity, LaneCounts, MAX_EAGER, PacketTrailer, PathCounts,
+    PathId, StreamId,
+};
 
 fn counts(world: &World, node: usize, path: usize) -> PathCounts {
     world.nodes[node].peering.path_counts(PathId(path as u32))
@@ -128,6 +131,31 @@ fn parts_that_are_lost_with_their_path_are_counted() {
         }
         assert_eq!(damaged > 0, faults.damage_bulk > 0, "{faults:?}");
     }
+}
+
+/// Catches what arrives intact, is dropped, and does not count as refused, or counts as received or damaged.
+#[test]
+fn what_is_of_another_incarnation_is_refused() {
+    let mut world = World::new(1, 1);
+    world.run(Duration::from_millis(1));
+    let session = world.nodes[1].peering.open().unwrap();
+    world.nodes[1].send(session, StreamId::MAIN, message(0, 3 << 16));
+    world.nodes[1].peering.pause_answers(PathId(0));
+    world.run(Duration::from_millis(1));
+    let [eager, bulk] = lanes(&world, 0, 0);
+    let (path, now, other_epoch) = (PathId(0), world.now, 7);
+    let peering = &mut world.nodes[0].peering;
+    let packet = PacketTrailer { epoch: other_epoch, ..PacketTrailer::default() };
+    assert_eq!(peering.on_packet(now, path, &packet.to_bytes(&[], Integrity::Crc32)), Ok(None));
+    peering.packet_receive_posted(path);
+    assert_eq!(lanes(&world, 0, 0)[0], LaneCounts { refused: eager.refused + 1, ..eager });
+
+    let address = Address { session: session.number(), stream: 0, message: 0 };
+    let grant = Grant { slot: 0, len: 1 << 16, offset: 0, address };
+    let (part, payload) = (BulkPart::Inner, vec![0; 1 << 16]);
+    let trailer = BulkTrailer { grant, epoch: other_epoch, part }.to_bytes(&payload, Integrity::Crc32);
+    world.nodes[0].peering.on_bulk(now, path, &payload, &trailer).unwrap();
+    assert_eq!(lanes(&world, 0, 0)[1], LaneCounts { refused: 1, lost: 3, ..bulk }, "it costs the path");
 }
 
 /// Catches what is under way, or may still go, that is counted as that of the other lane, or before the path is proven.
