@@ -66,6 +66,13 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether the destructor that runs is one of a process that was killed: a real process runs none, so it must tell others nothing
+    ///
+    /// The default is no; a simulation that kills processes knows.
+    fn is_killed(&self) -> bool {
+        false
+    }
+
     /// Creates a timer without a deadline
     fn timer(&self) -> Pin<Box<dyn Timer>>;
 

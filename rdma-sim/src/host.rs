@@ -129,6 +129,10 @@ impl Runtime for HostRuntime {
         self.net.spawn_blocking_for(Origin { owner, site: None }, call);
     }
 
+    fn is_killed(&self) -> bool {
+        self.net.sim_runtime().is_killing()
+    }
+
     fn timer(&self) -> Pin<Box<dyn Timer>> {
         self.net.timer()
     }

@@ -61,6 +61,8 @@ pub(crate) struct SimRuntime {
     marks: Mutex<Vec<Mark>>,
     /// How many numbers were drawn by programs
     randoms: AtomicU64,
+    /// Whether the tasks of a killed process are dropped at this moment
+    is_killing: AtomicBool,
     cpu: Cpu,
     /// Most tasks that have not begun: they do so when those that spawn them wait
     max_spawned: usize,
@@ -96,6 +98,7 @@ impl SimRuntime {
             shares: AtomicBool::new(false),
             marks: Mutex::default(),
             randoms: AtomicU64::new(1),
+            is_killing: AtomicBool::new(false),
             cpu,
             max_spawned,
         }
@@ -357,6 +360,11 @@ impl SimRuntime {
         }
     }
 
+    /// Whether the tasks of a killed process are dropped at this moment
+    pub(crate) fn is_killing(&self) -> bool {
+        self.is_killing.load(Ordering::Relaxed)
+    }
+
     /// Ends the tasks of dead processes, wakes the tasks of resumed ones, and starts those of restarted ones
     #[cold]
     fn update_processes(&self, shared: &Shared, run: &mut Tasks) {
@@ -368,7 +376,9 @@ impl SimRuntime {
             let (process, current) = shared.lock().fabric.world.process(host);
             if process == Process::Dead || current != generation {
                 // Its objects find a host that is gone.
+                self.is_killing.store(true, Ordering::Relaxed);
                 drop(slot.take());
+                self.is_killing.store(false, Ordering::Relaxed);
                 ended.push(id);
                 continue;
             }

@@ -106,6 +106,10 @@ impl Runtime for Process {
         self.runtime.spawn_blocking(call);
     }
 
+    fn is_killed(&self) -> bool {
+        *self.stop.lock().unwrap() == Some(Stop::Kill)
+    }
+
     fn timer(&self) -> Pin<Box<dyn Timer>> {
         self.runtime.timer()
     }
