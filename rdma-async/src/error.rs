@@ -4,10 +4,12 @@ use std::io;
 use std::time::Duration;
 
 use rdma_core::WrId;
-use rdma_core::session::{HelloError, Violation};
+use rdma_core::session::{ByeReason, HelloError, Violation};
 
 use crate::blocked_call::BlockedCall;
+use crate::connect_stage::ConnectStage;
 use crate::invalid_options::InvalidOptions;
+use crate::port_refusal::{PortRefusal, in_words};
 
 /// Why a session is lost
 ///
@@ -41,9 +43,9 @@ pub enum SessionError {
         /// The length of the receive in bytes
         max: u32,
     },
-    /// The peer has ended all of its sessions
-    #[error("the peer has ended all of its sessions")]
-    PeerGone,
+    /// The peer has ended all of its sessions, and says why
+    #[error("the peer has left: {0}")]
+    PeerGone(ByeReason),
     /// No path to the peer, and no packet or message from it, for the peer timeout
     #[error("no path to the peer is up, and nothing arrived from it for {0:?}")]
     PeerLost(Duration),
@@ -250,6 +252,14 @@ pub enum ConnectError {
     /// The node is closed
     #[error("the node is closed")]
     Closed,
+    /// The peer had not introduced itself when too many others began to; see [`max_half_open`](crate::NodeOptions::max_half_open)
+    #[error(
+        "more than {max} peers were introducing themselves at once, and this one had begun first; raise max_half_open"
+    )]
+    Crowded {
+        /// How many there may be
+        max: u32,
+    },
     /// The device refused
     #[error(transparent)]
     Device(#[from] rdma_core::Error),
@@ -285,14 +295,16 @@ pub enum ConnectError {
     },
     /// No cable joins a port of this side to one of the peer's
     #[error(
-        "no path from {} to {} could be made; check the cables, and that both sides can open their devices",
-        ports.join(" or "), ports_of_peer(*peer_ports)
+        "no path from {} to {} could be made{}; check the cables, and that both sides can open their devices",
+        ports.join(" or "), ports_of_peer(*peer_ports), in_words(refusals)
     )]
     NoPath {
         /// The names of the devices of this side
         ports: Vec<String>,
         /// How many ports the peer uses
         peer_ports: u32,
+        /// The ports between which the peer has made no path
+        refusals: Vec<PortRefusal>,
     },
     /// The peer speaks no compatible protocol, or belongs to another group
     #[error(transparent)]
@@ -300,9 +312,14 @@ pub enum ConnectError {
     /// The bootstrap stream failed
     #[error("the bootstrap stream failed: {0}")]
     Stream(#[from] io::Error),
-    /// The peer did not answer in time
-    #[error("the peer did not answer within {0:?}")]
-    Timeout(Duration),
+    /// The attempt came no further in time
+    #[error("{stage} within {waited:?}")]
+    Timeout {
+        /// What the attempt waited for
+        stage: ConnectStage,
+        /// The time that this, or connecting as a whole, may take
+        waited: Duration,
+    },
     /// The peer takes no more sessions
     #[error("the peer takes no more sessions")]
     TooManySessions,

@@ -92,6 +92,7 @@ impl ConnectError {
             Self::Closed => io::ErrorKind::NotConnected,
             Self::Device(error) | Self::Pool(PoolError::Register(error)) => kind_of(error),
             Self::Lost(error) => error.kind(),
+            Self::Crowded { .. } => io::ErrorKind::ConnectionAborted,
             Self::Memory => io::ErrorKind::OutOfMemory,
             Self::NoPath { .. } => io::ErrorKind::HostUnreachable,
             Self::PortBusy { .. } => io::ErrorKind::ResourceBusy,
@@ -100,7 +101,7 @@ impl ConnectError {
             Self::Peer(_) => io::ErrorKind::InvalidData,
             Self::Pool(PoolError::Memory(kind)) => *kind,
             Self::Stream(error) => error.kind(),
-            Self::Blocked(_) | Self::Timeout(_) | Self::Unproven { .. } => io::ErrorKind::TimedOut,
+            Self::Blocked(_) | Self::Timeout { .. } | Self::Unproven { .. } => io::ErrorKind::TimedOut,
             // Another attempt takes the device into account.
             Self::ShortMessages { .. } => io::ErrorKind::ConnectionRefused,
             Self::TooManySessions => io::ErrorKind::QuotaExceeded,
@@ -156,7 +157,7 @@ impl SessionError {
         match self {
             Self::Abandoned(_) | Self::Blocked(_) | Self::PeerLost(_) => io::ErrorKind::TimedOut,
             Self::Aborted | Self::RuntimeGone => io::ErrorKind::ConnectionAborted,
-            Self::PeerGone | Self::Reset(_) => io::ErrorKind::ConnectionReset,
+            Self::PeerGone(_) | Self::Reset(_) => io::ErrorKind::ConnectionReset,
             Self::Overlong { .. } | Self::Protocol(_) | Self::UnknownCompletion(_) | Self::Unstopped => {
                 io::ErrorKind::InvalidData
             }

@@ -74,6 +74,7 @@ mod blocked_call;
 mod blocking_stream;
 mod blocking_threads;
 mod bootstrap_stream;
+mod connect_stage;
 mod device_calls;
 mod effects;
 mod error;
@@ -87,6 +88,7 @@ mod node_id;
 mod op_table;
 mod peering;
 mod pool;
+mod port_refusal;
 mod reactor_waker;
 mod send_failed;
 mod session;
@@ -115,8 +117,8 @@ pub mod future {
 }
 
 pub use rdma_core::session::{
-    FRAGMENT, HelloError, Integrity, LaneCounts, LinkId, MAX_EAGER, PathCounts, PathLoss, PathStatus,
-    Priority, SessionId, Side, StreamId, Violation,
+    ByeReason, FRAGMENT, HelloError, Integrity, LaneCounts, LinkId, LostReason, MAX_EAGER, PathCounts,
+    PathLoss, PathStatus, Priority, SessionId, Side, StreamId, Violation,
 };
 pub use rdma_core::{
     Access, AnyDevice, BlockingCall, Caps, Cause, Device, Error, FRAME, Gid, Histogram, Invalid, PortState,
@@ -127,6 +129,7 @@ pub use adopt_error::AdoptError;
 pub use blocked_call::{BlockedCall, DeviceCall};
 pub use blocking_stream::BlockingStream;
 pub use bootstrap_stream::BootstrapStream;
+pub use connect_stage::ConnectStage;
 pub use device_calls::DeviceStats;
 #[cfg(feature = "shared-key")]
 pub use error::InvalidKey;
@@ -138,6 +141,7 @@ pub use invalid_options::InvalidOptions;
 pub use node::{Node, NodeBuilder, NodeOptions};
 pub use node_id::NodeId;
 pub use pool::{Adopted, Lease, PoolStats, ZoneStats};
+pub use port_refusal::PortRefusal;
 pub use rdma_arena::MappedBytes;
 pub use send_failed::SendFailed;
 #[cfg(feature = "tokio")]

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use rdma_arena::Arena;
-use rdma_core::session::{Hello, Integrity, Limits};
+use rdma_core::session::{Features, Hello, Integrity, Limits};
 use rdma_core::{
     Access, Completion, CompletionQueue, Device, Error, MemoryRegion, QpInit, QueuePair, RecvRequest, SendOp,
     SendRequest, Sge, WrId,
@@ -25,6 +25,7 @@ pub fn hello(limits: Limits) -> Hello {
         integrity: Integrity::Crc32,
         peer_timeout: Duration::from_secs(2),
         ports: 1,
+        features: Features::default(),
     }
 }
 

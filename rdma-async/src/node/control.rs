@@ -10,10 +10,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rdma_core::session::{ControlMessage, LinkId, Offer, PathEnd, PathId, Side};
-use rdma_core::{Cause, Device, Time, Timer};
+use rdma_core::session::{
+    ByeReason, ControlMessage, Features, LinkId, LostReason, Offer, PathEnd, PathId, Side,
+};
+use rdma_core::{Device, Time, Timer};
 
 use super::first_failures::FirstFailures;
+use super::goodbye::{bye_reason, lost_reason};
 use super::inner::{Attempt, NodeInner};
 use super::pairing::{Pairing, PortUse, RETRY_INTERVAL};
 use super::path::PreparedPath;
@@ -70,6 +73,10 @@ pub(super) struct Control<D: Device> {
     /// Where each port leads, at the connecting side.
     pairings: Vec<Pairing>,
     peer_ports: u32,
+    /// What both sides can do.
+    features: Features,
+    /// What the peer is told if this is dropped.
+    on_drop: ByeReason,
     /// What went wrong as long as no path was made.
     first: Option<FirstFailures>,
     timer: Pin<Box<dyn Timer>>,
@@ -109,7 +116,7 @@ impl<D: Device> Control<D> {
         stream: ControlStream,
         side: Side,
         peer_timeout: Duration,
-        peer_ports: u32,
+        (peer_ports, features): (u32, Features),
     ) -> Self {
         let node = Arc::clone(attempt.node());
         let now = node.runtime.now();
@@ -132,6 +139,8 @@ impl<D: Device> Control<D> {
                 Side::Accepting => Vec::new(),
             },
             peer_ports,
+            features,
+            on_drop: ByeReason::Cancelled,
             first: Some(FirstFailures::default()),
             timer: node.runtime.timer(),
             news: Waiter::default(),
@@ -169,7 +178,8 @@ impl<D: Device> Control<D> {
     }
 
     fn no_path(&self) -> ConnectError {
-        ConnectError::NoPath { ports: self.port_names(), peer_ports: self.peer_ports }
+        let refusals = self.first.as_ref().map_or_else(Vec::new, |first| first.refusals().to_vec());
+        ConnectError::NoPath { ports: self.port_names(), peer_ports: self.peer_ports, refusals }
     }
 
     fn port_names(&self) -> Vec<String> {
@@ -206,21 +216,32 @@ impl<D: Device> Control<D> {
 
     /// Runs until the peering is over
     pub(super) async fn run(mut self) {
+        self.on_drop = ByeReason::RuntimeGone;
         while !self.is_over() {
             self.step().await;
         }
+        let reason = self.goodbye(ByeReason::Done);
         match self.peering.error() {
-            Some(SessionError::PeerGone) => tracing::info!("peer left: it has ended all of its sessions"),
+            Some(SessionError::PeerGone(reason)) => tracing::info!("peer left: {reason}"),
             Some(error) => tracing::warn!(%error, "peer lost"),
             None => tracing::info!("peer left: the last session is over"),
         }
-        self.send_on_stream(ControlMessage::Bye);
+        self.send_on_stream(ControlMessage::Bye(reason));
         // A peer that does not read learns of the end by its own timeout.
         let _ = timeout(&*self.node.runtime, self.peer_timeout, self.stream.flush()).await;
         self.peering.fail(&SessionError::RuntimeGone);
         // Devices give up what they have for the paths, or are reported: the peer counts until then.
         while !self.peering.has_stopped() {
             sleep(&*self.node.runtime, PORT_INTERVAL).await;
+        }
+    }
+
+    /// What the peer is told of the end, if nothing else has happened than what `otherwise` says
+    fn goodbye(&self, otherwise: ByeReason) -> ByeReason {
+        match self.peering.error() {
+            Some(error) => bye_reason(&error),
+            None if self.node.is_closed() => ByeReason::Closed,
+            None => otherwise,
         }
     }
 
@@ -353,7 +374,7 @@ impl<D: Device> Control<D> {
                     self.retry_later(index, false);
                 }
                 if self.side == Side::Accepting {
-                    self.send(ControlMessage::Lost { path, epoch, is_unreachable: false });
+                    self.send(ControlMessage::Lost { path, epoch, reason: LostReason::Lost, port: None });
                 }
             }
         }
@@ -429,17 +450,17 @@ impl<D: Device> Control<D> {
 
 /// Whether a path cannot be made because no cable joins the two ports
 fn is_unreachable(error: &ConnectError) -> bool {
-    match error {
-        ConnectError::NoPath { .. } => true,
-        ConnectError::Device(error) => matches!(error.cause, Cause::NoNeighbour | Cause::PeerUnreachable),
-        _ => false,
-    }
+    lost_reason(error) == LostReason::Unreachable
 }
 
 impl<D: Device> Drop for Control<D> {
     /// Ends the peering: also if the attempt to make it is given up, or the runtime drops the task
     fn drop(&mut self) {
         self.node.port_watch.leave(&mut self.watcher);
+        if !self.node.runtime.is_killed() {
+            let reason = self.goodbye(self.on_drop);
+            self.stream.say_goodbye(None, reason);
+        }
         self.peering.fail(&SessionError::RuntimeGone);
         let News { opened, lost, .. } = self.peering.update(|state, _| state.take_news());
         lost.iter().for_each(|lost| self.node.remove_route(lost.key));

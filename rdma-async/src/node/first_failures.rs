@@ -1,6 +1,7 @@
 //! Why no path could be made, as long as a peering has had none
 
 use crate::error::ConnectError;
+use crate::port_refusal::PortRefusal;
 
 /// The attempts that have failed
 #[derive(Default)]
@@ -8,6 +9,8 @@ pub(super) struct FirstFailures {
     /// Why the first one did, or the first on a port that may be wedged: those on other ports only show that their cables lead elsewhere.
     first: Option<ConnectError>,
     count: usize,
+    /// What the peer has refused.
+    refusals: Vec<PortRefusal>,
 }
 
 impl FirstFailures {
@@ -18,6 +21,20 @@ impl FirstFailures {
         if self.first.as_ref().is_none_or(|first| is_wedged(&error) && !is_wedged(first)) {
             self.first = Some(error);
         }
+    }
+
+    /// Notes that the peer has refused a path; the first reason for two ports counts
+    pub(super) fn note_refusal(&mut self, refusal: PortRefusal) {
+        let is_of =
+            |other: &PortRefusal| (&other.port, &other.peer_port) == (&refusal.port, &refusal.peer_port);
+        if !self.refusals.iter().any(is_of) {
+            self.refusals.push(refusal);
+        }
+    }
+
+    /// What the peer has refused
+    pub(super) fn refusals(&self) -> &[PortRefusal] {
+        &self.refusals
     }
 
     /// How many attempts have failed

@@ -8,6 +8,7 @@ use std::task::{Wake as _, Waker};
 use rdma_core::session::{PathId, SessionId};
 use rdma_core::{Device, FRAME, Runtime};
 
+use super::half_open::HalfOpen;
 use super::options::{BULK_FRAGMENT, NodeOptions};
 use super::port::{OpenPort, Port};
 use super::port_watch::PortWatch;
@@ -46,6 +47,8 @@ pub(super) struct NodeInner<D: Device> {
     handles: AtomicUsize,
     /// Whether the node is closed, which ends attempts to connect that are under way.
     is_closed: SharedWaitQueue<bool>,
+    /// Peers that introduce themselves to this side.
+    pub(super) half_open: HalfOpen,
     /// Peerings that there are, or that are being made.
     pub(super) peerings: SharedWaitQueue<usize>,
     /// Sessions that no task has accepted; `None` once the node is closed.
@@ -84,6 +87,7 @@ impl<D: Device> NodeInner<D> {
             next_key: AtomicU32::new(0),
             handles: AtomicUsize::new(0),
             is_closed: SharedWaitQueue::for_all("the peer to take part in the handshake", false, 4),
+            half_open: HalfOpen::new(options.max_half_open),
             peerings: SharedWaitQueue::for_all("its node to be idle", 0, 2),
             opened: SharedWaitQueue::new("a session that a peer opens", Some(VecDeque::new()), 8),
             incarnation: runtime.random(),

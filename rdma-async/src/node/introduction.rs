@@ -1,22 +1,27 @@
 //! How two processes become a peering, over any byte stream
 
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use rdma_core::session::{ControlMessage, Hello, HelloError, Integrity, Peering, PeeringConfig, Side};
+use rdma_core::session::{
+    ControlMessage, Features, Hello, HelloError, Integrity, Peering, PeeringConfig, Side,
+};
 use rdma_core::{Device, Time};
 use tracing::{Instrument as _, Span};
 
 use super::control::Control;
+use super::goodbye::refusal;
+use super::half_open::HalfOpenPlace;
 use super::inner::{Attempt, NodeGuard, NodeInner};
 use super::options::{PART, TRANSMIT};
 #[cfg(feature = "shared-key")]
 use super::sealed::SealedStream;
 use super::wire::ControlStream;
 use crate::bootstrap_stream::{BootstrapStream, BoxedStream, read_exact, write_all};
+use crate::connect_stage::ConnectStage;
 use crate::error::{ConnectError, SessionError};
 use crate::node_id::NodeId;
 use crate::peering::shared::PeeringShared;
@@ -30,61 +35,110 @@ pub(super) async fn establish<D: Device, S: BootstrapStream + Send + 'static>(
     stream: S,
     side: Side,
 ) -> Result<Arc<PeeringShared<D>>, ConnectError> {
-    let limit = node.options.connect_timeout;
-    let introduced = introduce(node, Attempt::new(node), Box::new(stream), side, node.runtime.now() + limit);
-    let (mut closed, mut attempt) = (pin!(node.closed()), pin!(timeout(&*node.runtime, limit, introduced)));
-    poll_fn(|cx| match closed.as_mut().poll(cx) {
-        Poll::Ready(()) => Poll::Ready(Err(ConnectError::Closed)),
-        Poll::Pending => {
-            attempt.as_mut().poll(cx).map(|made| made.unwrap_or(Err(ConnectError::Timeout(limit))))
-        }
-    })
-    .await
-}
-
-async fn introduce<D: Device>(
-    node: &Arc<NodeInner<D>>,
-    attempt: Attempt<D>,
-    stream: BoxedStream,
-    side: Side,
-    until: Time,
-) -> Result<Arc<PeeringShared<D>>, ConnectError> {
+    let attempt = Attempt::new(node);
+    let stages = Stages {
+        node,
+        until: node.runtime.now() + node.options.connect_timeout,
+        // Attempts of the application's own are not limited.
+        place: (side == Side::Accepting).then(|| node.half_open.enter()),
+    };
+    let stream: BoxedStream = Box::new(stream);
     #[cfg(feature = "shared-key")]
     if let Some(key) = &node.options.shared_key {
-        let stream = SealedStream::new(stream, key, side).await?;
-        return introduce_over(node, attempt, Box::new(stream), side, until).await;
+        let sealed = SealedStream::new(stream, key, side);
+        let stream = stages.pass(ConnectStage::Key, sealed).await?;
+        return introduce(stages, attempt, Box::new(stream), side).await;
     }
-    introduce_over(node, attempt, stream, side, until).await
+    introduce(stages, attempt, stream, side).await
 }
 
-/// As [`introduce`], over a stream that is as safe as it has to be
-async fn introduce_over<D: Device>(
-    node: &Arc<NodeInner<D>>,
+/// What ends an attempt between two stages of it
+struct Stages<'a, D: Device> {
+    node: &'a NodeInner<D>,
+    /// When the attempt ends at the latest.
+    until: Time,
+    /// Among the peers that have not introduced themselves.
+    place: Option<HalfOpenPlace<'a>>,
+}
+
+impl<D: Device> Stages<'_, D> {
+    /// Runs a stage until it fails, takes too long, or has no place any more, or the node is closed
+    async fn pass<T>(
+        &self,
+        stage: ConnectStage,
+        run: impl Future<Output = Result<T, ConnectError>>,
+    ) -> Result<T, ConnectError> {
+        let options = &self.node.options;
+        let left = self.until - self.node.runtime.now();
+        let (limit, waited) = match stage {
+            ConnectStage::Path => (left, options.connect_timeout),
+            _ if options.hello_timeout < left => (options.hello_timeout, options.hello_timeout),
+            _ => (left, options.connect_timeout),
+        };
+        let mut closed = pin!(self.node.closed());
+        let mut evicted = pin!(async {
+            match &self.place {
+                Some(place) => place.evicted().await,
+                None => pending().await,
+            }
+        });
+        let mut run = pin!(timeout(&*self.node.runtime, limit, run));
+        poll_fn(|cx| {
+            if closed.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Err(ConnectError::Closed));
+            }
+            if let Poll::Ready(max) = evicted.as_mut().poll(cx) {
+                return Poll::Ready(Err(ConnectError::Crowded { max }));
+            }
+            let made = run.as_mut().poll(cx);
+            made.map(|made| made.unwrap_or(Err(ConnectError::Timeout { stage, waited })))
+        })
+        .await
+    }
+}
+
+/// As [`establish`], over a stream that is as safe as it has to be
+async fn introduce<D: Device>(
+    mut stages: Stages<'_, D>,
     attempt: Attempt<D>,
     mut stream: BoxedStream,
     side: Side,
-    until: Time,
 ) -> Result<Arc<PeeringShared<D>>, ConnectError> {
-    let ours = hello(node);
-    let theirs = exchange_hellos(&mut stream, &ours, side).await?;
+    let node = Arc::clone(attempt.node());
+    let ours = hello(&node);
+    let exchanged = stages.pass(ConnectStage::Hello, exchange_hellos(&mut stream, &ours, side)).await;
     let mut stream = ControlStream::new(stream);
-    confirm(&mut stream, &ours, &theirs).await?;
+    let refused = |stream: &mut ControlStream, hello: Option<&Hello>, error: ConnectError| {
+        if let Some(reason) = refusal(&error) {
+            stream.say_goodbye(hello, reason);
+        }
+        error
+    };
+    let theirs = exchanged.map_err(|error| {
+        // The peer waits for a hello first. It has one if its own has come.
+        let is_missing = side == Side::Accepting && !matches!(error, ConnectError::Peer(_));
+        refused(&mut stream, is_missing.then_some(&ours), error)
+    })?;
+    let confirmed = stages.pass(ConnectStage::Answer, confirm(&mut stream, &ours, &theirs)).await;
+    confirmed.map_err(|error| refused(&mut stream, None, error))?;
+    stages.place = None;
     let peer_timeout = ours.peer_timeout.min(theirs.peer_timeout);
     let span = tracing::info_span!(parent: None, "peer", node = %NodeId(ours.incarnation), peer = %NodeId(theirs.incarnation));
-    let peering = make_peering(node, side, peer_timeout, &ours, &theirs, span.clone())?;
-    let mut control = Control::new(attempt, Arc::clone(&peering), stream, side, peer_timeout, theirs.ports);
-    let guard = NodeGuard::new(Arc::clone(node));
+    let peering = make_peering(&node, side, peer_timeout, &ours, &theirs, span.clone());
+    let peering = peering.map_err(|error| refused(&mut stream, None, error))?;
+    let peer = (theirs.ports, ours.features.common(theirs.features));
+    let mut control = Control::new(attempt, Arc::clone(&peering), stream, side, peer_timeout, peer);
+    let guard = NodeGuard::new(Arc::clone(&node));
     // A device may take long for one path: the reactor drives those that are made before.
     node.joining.push(Arc::clone(&peering)).map_err(|_| SessionError::RuntimeGone)?;
     node.wake_reactor();
-    control.make_first_paths().instrument(span.clone()).await?;
-    if node.is_closed() {
-        return Err(ConnectError::Closed);
-    }
-    // Ends before the attempt does, so that the caller learns for what it has waited.
-    let left = until - node.runtime.now();
-    let proven = timeout(&*node.runtime, left, control.prove_path()).instrument(span.clone()).await;
-    proven.unwrap_or_else(|| Err(control.unproven(node.options.connect_timeout)))?;
+    let made = stages.pass(ConnectStage::Path, control.make_first_paths().instrument(span.clone())).await;
+    made.inspect_err(|_| control.on_no_path())?;
+    let proven = stages.pass(ConnectStage::Path, control.prove_path().instrument(span.clone())).await;
+    proven.map_err(|error| match error {
+        ConnectError::Timeout { waited, .. } => control.unproven(waited),
+        error => error,
+    })?;
     node.runtime.spawn(Box::pin(async move {
         control.run().instrument(span).await;
         drop(guard);
@@ -104,6 +158,7 @@ fn hello<D: Device>(node: &NodeInner<D>) -> Hello {
         integrity: node.options.integrity,
         peer_timeout: node.options.peer_timeout,
         ports: node.ports.len() as u32,
+        features: Features::SUPPORTED,
     }
 }
 
@@ -145,6 +200,8 @@ async fn confirm(stream: &mut ControlStream, ours: &Hello, theirs: &Hello) -> Re
     match stream.next().await? {
         ControlMessage::Confirm(nonce) if nonce == ours.nonce => Ok(()),
         ControlMessage::Confirm(_) => Err(HelloError::Replayed.into()),
+        // The peer refuses this side.
+        ControlMessage::Bye(reason) => Err(SessionError::PeerGone(reason).into()),
         _ => Err(HelloError::Unexpected.into()),
     }
 }

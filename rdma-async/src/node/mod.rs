@@ -3,6 +3,8 @@
 mod adopted;
 mod control;
 mod first_failures;
+mod goodbye;
+mod half_open;
 mod inner;
 mod introduction;
 mod link_trust;
@@ -174,13 +176,14 @@ impl<D: Device> Node<D> {
     /// # Errors
     ///
     /// * [`ConnectError::Closed`] if the node is closed;
-    /// * [`ConnectError::Stream`], [`ConnectError::Peer`] or [`ConnectError::Timeout`] if the handshake fails;
+    /// * [`ConnectError::Stream`], [`ConnectError::Peer`] or [`ConnectError::Timeout`] if the handshake fails, the last one with the stage
+    ///   that it did not pass;
     /// * [`ConnectError::Open`], [`ConnectError::Device`], [`ConnectError::Pool`], [`ConnectError::Memory`] or
     ///   [`ConnectError::NoPath`] if no path can be made;
     /// * [`ConnectError::Options`] or [`ConnectError::ShortMessages`] if a device does not suit that could not be opened before;
     /// * [`ConnectError::TooManySessions`] if the peer takes no session;
     /// * [`ConnectError::Unproven`] if paths were made, and no packet passes on any of them;
-    /// * [`ConnectError::Lost`] if the peer is lost meanwhile.
+    /// * [`ConnectError::Lost`] if the peer is lost meanwhile, or refuses: [`SessionError::PeerGone`](crate::SessionError::PeerGone) says why.
     ///
     /// # Cancel safety
     ///
@@ -201,7 +204,7 @@ impl<D: Device> Node<D> {
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect).
+    /// As [`connect`](Self::connect), and [`ConnectError::Crowded`] if too many peers introduce themselves at once.
     ///
     /// # Cancel safety
     ///

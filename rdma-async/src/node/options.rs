@@ -24,7 +24,9 @@ pub struct NodeOptions {
     pub(super) connect_timeout: Duration,
     pub(super) device_timeout: Duration,
     pub(super) group_epoch: u64,
+    pub(super) hello_timeout: Duration,
     pub(super) integrity: Integrity,
+    pub(super) max_half_open: u32,
     pub(super) max_in_flight_sends: u32,
     pub(super) max_message: usize,
     pub(super) max_peers: u32,
@@ -57,7 +59,9 @@ impl Default for NodeOptions {
             connect_timeout: Duration::from_secs(10),
             device_timeout: Duration::from_secs(3),
             group_epoch: 0,
+            hello_timeout: Duration::from_secs(10),
             integrity: Integrity::Crc32,
+            max_half_open: 256,
             max_in_flight_sends: 64,
             max_message: 4 << 20,
             max_peers: 5,
@@ -107,11 +111,28 @@ impl NodeOptions {
         Self { group_epoch, ..self }
     }
 
+    /// How long the peer may take for its hello, for its answer to the one of this side, and for the proof of a shared key; 10 s each
+    ///
+    /// Not longer than is left of [`connect_timeout`](Self::connect_timeout), which bounds them all and the first path. The error
+    /// [names](crate::ConnectError::Timeout) what was waited for.
+    pub fn hello_timeout(self, hello_timeout: Duration) -> Self {
+        Self { hello_timeout, ..self }
+    }
+
     /// Whether fragments carry a checksum from memory to memory; [`Integrity::Crc32`]
     ///
     /// Checksums are used if one of both peers wants them.
     pub fn integrity(self, integrity: Integrity) -> Self {
         Self { integrity, ..self }
+    }
+
+    /// How many peers may introduce themselves at once to a node that [serves](crate::Node::serve) them; 256
+    ///
+    /// When there are more, the one that began first is [refused](crate::ConnectError::Crowded), because the stream may be one on which no
+    /// peer speaks. An honest peer, which takes two round trips, is refused only if so many others begin meanwhile. Peers that have
+    /// introduced themselves count as [peers](Self::max_peers).
+    pub fn max_half_open(self, max_half_open: u32) -> Self {
+        Self { max_half_open, ..self }
     }
 
     /// How many messages of a stream may be in flight at once; 64
@@ -241,6 +262,7 @@ impl NodeOptions {
             return Err(InvalidOptions::PeerTimeout { found: self.peer_timeout, min, max });
         }
         for (option, found, range) in [
+            ("max_half_open", self.max_half_open, 1..=65_536),
             ("max_in_flight_sends", self.max_in_flight_sends, 1..=4096),
             ("max_peers", self.max_peers, 1..=4096),
             ("max_sessions", self.max_sessions, 1..=MAX_SESSIONS),

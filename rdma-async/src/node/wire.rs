@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
-use rdma_core::session::ControlMessage;
+use rdma_core::session::{ByeReason, ControlMessage, Hello};
 
 use crate::bootstrap_stream::BoxedStream;
 use crate::error::ConnectError;
@@ -19,6 +19,8 @@ pub(super) struct ControlStream {
     /// Bytes that the stream has not taken.
     unsent: VecDeque<u8>,
     is_flushed: bool,
+    /// Whether this side has said goodbye, which is the last thing that it says.
+    says_goodbye: bool,
 }
 
 /// More than a peer that reads can leave unread.
@@ -32,6 +34,7 @@ impl ControlStream {
             received_len: 0,
             unsent: VecDeque::new(),
             is_flushed: true,
+            says_goodbye: false,
         }
     }
 
@@ -46,13 +49,32 @@ impl ControlStream {
 
     /// Appends a message, which [`poll_next`](Self::poll_next) and [`flush`](Self::flush) write
     pub(super) fn push(&mut self, message: ControlMessage) {
+        if self.says_goodbye {
+            return;
+        }
+        self.says_goodbye = matches!(message, ControlMessage::Bye(_));
+        self.push_bytes(&message.to_bytes());
+    }
+
+    /// Appends what is no message, as [`push`](Self::push) does
+    fn push_bytes(&mut self, bytes: &[u8]) {
         if self.is_open() {
-            self.unsent.extend(&message.to_bytes());
+            self.unsent.extend(bytes);
             self.is_flushed = false;
         }
         if self.unsent.len() > MAX_UNSENT {
             self.end();
         }
+    }
+
+    /// Says why this side ends the peering, as far as the stream takes it now; behind the hello of this side, if the peer has not got it
+    pub(super) fn say_goodbye(&mut self, hello: Option<&Hello>, reason: ByeReason) {
+        if let Some(hello) = hello {
+            self.push_bytes(&hello.to_bytes());
+        }
+        self.push(ControlMessage::Bye(reason));
+        // The peer sees the end of the stream in any case.
+        let _ = self.poll_write(&mut Context::from_waker(Waker::noop()));
     }
 
     /// Writes what the stream takes now; ready when that is everything

@@ -33,7 +33,7 @@ pub(crate) struct NewPath<D: Device> {
 fn note_end(error: &SessionError) {
     let state = match error {
         SessionError::PeerLost(_) => ProtocolState::PeerLostSilent,
-        SessionError::PeerGone => ProtocolState::PeerLostGone,
+        SessionError::PeerGone(_) => ProtocolState::PeerLostGone,
         SessionError::Protocol(_) => ProtocolState::PeerLostViolation,
         SessionError::Overlong { .. }
         | SessionError::UnknownCompletion(_)

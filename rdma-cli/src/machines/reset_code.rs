@@ -152,9 +152,7 @@ pub(crate) fn explain(error: anyhow::Error) -> anyhow::Error {
     };
     match error.chain().find_map(lost) {
         Some(SessionError::Reset(code)) => PeerFailed(code).into(),
-        Some(SessionError::PeerGone) => {
-            anyhow!("the other side has ended, or heard nothing from this one for too long")
-        }
+        Some(SessionError::PeerGone(reason)) => anyhow!("the other side has ended: {reason}"),
         _ => error,
     }
 }

@@ -32,6 +32,8 @@ impl Cause {
 
 #[cfg(test)]
 mod tests {
+    use rdma_async::ByeReason;
+
     use super::*;
 
     /// Catches a code of an application that is taken for that of a group, and a rank that gets lost.
@@ -46,6 +48,6 @@ mod tests {
         for code in [0, 7, u64::MAX, MARK | 1 << 9] {
             assert_eq!(Cause::of(&SessionError::Reset(code)), None);
         }
-        assert_eq!(Cause::of(&SessionError::PeerGone), None);
+        assert_eq!(Cause::of(&SessionError::PeerGone(ByeReason::Done)), None);
     }
 }

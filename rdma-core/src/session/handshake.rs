@@ -3,6 +3,8 @@
 use std::num::NonZeroU128;
 use std::time::Duration;
 
+use super::features::{Features, PortName};
+use super::reason::{ByeReason, LostReason};
 use super::trailer::{Reader, Writer};
 use super::{Integrity, LaneConfig, Limits, PathId};
 use crate::{QpAddress, Transport};
@@ -15,12 +17,12 @@ use crate::{QpAddress, Transport};
 ///
 /// ```
 /// use std::time::Duration;
-/// use rdma_core::session::{Hello, HelloError, Integrity, Limits};
+/// use rdma_core::session::{Features, Hello, HelloError, Integrity, Limits};
 ///
 /// let limits = Limits { max_message: 1 << 30, max_sessions: 8, max_streams: 8, stream_share: 64 };
 /// let hello = Hello {
 ///     incarnation: 1, nonce: [7; 16], group_epoch: 0, limits, bulk_fragment: 1 << 18, integrity: Integrity::Crc32,
-///     peer_timeout: Duration::from_secs(2), ports: 1,
+///     peer_timeout: Duration::from_secs(2), ports: 1, features: Features::SUPPORTED,
 /// };
 /// let mut bytes = hello.to_bytes();
 /// assert_eq!(Hello::from_bytes(&bytes), Ok(hello));
@@ -45,6 +47,8 @@ pub struct Hello {
     pub peer_timeout: Duration,
     /// How many ports this side has
     pub ports: u32,
+    /// What this side can do: both sides use what both can
+    pub features: Features,
 }
 
 /// Names a cable: equal at both of its ends, and not zero
@@ -100,7 +104,7 @@ const SEALED_MAGIC: [u8; 6] = *b"tb5key";
 
 impl Hello {
     /// Version of the protocol, which covers this message and all messages after it
-    pub const VERSION: u16 = 6;
+    pub const VERSION: u16 = 7;
     /// The most ports of a side
     pub const MAX_PORTS: u32 = 64;
     /// Length of a nonce in bytes
@@ -110,7 +114,10 @@ impl Hello {
     /// Length in bytes of what a side with a shared key sends behind its [head](Self::sealed_head): a public key and a tag
     pub const PROOF_LEN: usize = 32 + 16;
     /// Length of the encoded form in bytes
-    pub const LEN: usize = Self::HEAD_LEN + 8 + Self::NONCE_LEN + 8 + 20 + 4 + 4 + 8 + 4;
+    pub const LEN: usize =
+        Self::HEAD_LEN + 8 + Self::NONCE_LEN + 8 + 20 + 4 + 4 + 8 + 4 + 8 + Self::RESERVED_LEN;
+    /// Length in bytes of what is zero now, and what no side reads: a feature may give it a meaning
+    const RESERVED_LEN: usize = 8;
 
     /// The encoded form, little-endian
     pub fn to_bytes(self) -> [u8; Self::LEN] {
@@ -129,6 +136,7 @@ impl Hello {
         writer.put(u32::from(self.integrity == Integrity::Crc32).to_le_bytes());
         writer.put(u64::try_from(self.peer_timeout.as_nanos()).unwrap_or(u64::MAX).to_le_bytes());
         writer.put(self.ports.to_le_bytes());
+        writer.put(self.features.0.to_le_bytes());
         out
     }
 
@@ -200,6 +208,7 @@ impl Hello {
             integrity: if reader.number() == 0 { Integrity::Unchecked } else { Integrity::Crc32 },
             peer_timeout: Duration::from_nanos(u64::from_le_bytes(reader.take())),
             ports: reader.number(),
+            features: Features(u64::from_le_bytes(reader.take())),
         };
         let is_usable = hello.limits.is_usable()
             && hello.bulk_fragment as usize >= crate::FRAME
@@ -276,13 +285,15 @@ pub enum ControlMessage {
         path: PathId,
         /// Its incarnation
         epoch: u16,
-        /// Whether it cannot be made because no cable joins the two ports
-        is_unreachable: bool,
+        /// Why
+        reason: LostReason,
+        /// The port of the sender that could not be used, if the receiver [wants](Features::PORT_NAMES) its name
+        port: Option<PortName>,
     },
     /// The sender is alive
     Alive,
     /// The sender ends all sessions
-    Bye,
+    Bye(ByeReason),
 }
 
 impl ControlMessage {
@@ -308,14 +319,15 @@ impl ControlMessage {
                 end.write(&mut writer, 3);
                 writer.put(port.to_le_bytes());
             }
-            Self::Lost { path, epoch, is_unreachable } => {
+            Self::Lost { path, epoch, reason, port } => {
                 writer.put([4]);
                 writer.put(path.0.to_le_bytes());
                 writer.put(epoch.to_le_bytes());
-                writer.put([is_unreachable.into()]);
+                writer.put([reason.code()]);
+                writer.put(PortName::to_bytes(port));
             }
             Self::Alive => writer.put([5]),
-            Self::Bye => writer.put([6]),
+            Self::Bye(reason) => writer.put([6, reason.code()]),
         }
         out
     }
@@ -343,10 +355,11 @@ impl ControlMessage {
             4 => Self::Lost {
                 path: PathId(reader.number()),
                 epoch: u16::from_le_bytes(reader.take()),
-                is_unreachable: reader.take() != [0],
+                reason: LostReason::from_code(reader.take::<1>()[0]),
+                port: PortName::from_bytes(reader.take()),
             },
             5 => Self::Alive,
-            6 => Self::Bye,
+            6 => Self::Bye(ByeReason::from_code(reader.take::<1>()[0])),
             _ => return Err(HelloError::Unexpected),
         })
     }
@@ -397,10 +410,16 @@ mod tests {
                 ..offer
             }),
             ControlMessage::Answer { end: end(), port: 4 },
-            ControlMessage::Lost { path: PathId(1), epoch: 2, is_unreachable: false },
-            ControlMessage::Lost { path: PathId(1), epoch: 2, is_unreachable: true },
+            ControlMessage::Lost { path: PathId(1), epoch: 2, reason: LostReason::Lost, port: None },
+            ControlMessage::Lost {
+                path: PathId(1),
+                epoch: 2,
+                reason: LostReason::Other(9),
+                port: PortName::new(&"p".repeat(PortName::LEN)),
+            },
             ControlMessage::Alive,
-            ControlMessage::Bye,
+            ControlMessage::Bye(ByeReason::Done),
+            ControlMessage::Bye(ByeReason::Other(200)),
         ] {
             assert_eq!(ControlMessage::from_bytes(&message.to_bytes()), Ok(message));
         }
@@ -427,8 +446,12 @@ mod tests {
             integrity: Integrity::Unchecked,
             peer_timeout: MIN_PEER_TIMEOUT,
             ports: 5,
+            features: Features(1 << 63),
         };
         assert_eq!(Hello::from_bytes(&good.to_bytes()), Ok(good));
+        let mut later = good.to_bytes();
+        later[Hello::LEN - Hello::RESERVED_LEN..].fill(0xff);
+        assert_eq!(Hello::from_bytes(&later), Ok(good), "reserved bytes have no meaning");
         let short = MIN_PEER_TIMEOUT - Duration::from_nanos(1);
         for unusable in [
             Hello { limits: Limits { stream_share: 16, ..limits }, ..good },

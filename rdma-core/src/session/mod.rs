@@ -18,6 +18,7 @@ mod bulk;
 mod bulk_trailer;
 mod config;
 mod error;
+mod features;
 mod handshake;
 mod ids;
 mod incoming;
@@ -25,6 +26,7 @@ mod lane;
 mod outgoing;
 mod packets;
 mod peering;
+mod reason;
 mod status;
 mod step;
 mod trailer;
@@ -33,6 +35,7 @@ pub use bulk::MAX_SLOTS;
 pub use bulk_trailer::{BulkPart, BulkTrailer, Grant};
 pub use config::{Limits, MAX_ROOM, MAX_SESSIONS, MAX_STREAMS, PeeringConfig, Side};
 pub use error::{RefusedSend, Violation};
+pub use features::{Features, PortName};
 pub use handshake::{
     ControlMessage, Hello, HelloError, LinkId, MIN_PEER_TIMEOUT, Offer, PathEnd, lane_config,
 };
@@ -40,6 +43,7 @@ pub use ids::{IncomingId, PathId, Priority, SessionId, StreamId, Token};
 pub use lane::{LaneConfig, MIN_WINDOW};
 pub use packets::{MAX_UNREPORTED, Report};
 pub use peering::Peering;
+pub use reason::{ByeReason, LostReason};
 pub use status::{LaneCounts, PathCounts, PathStatus, SessionWaits};
 pub use step::{Event, Inline, MAX_ARRIVALS, MAX_GRANTS, PathLoss, Payload, Placement, Transmit};
 pub use trailer::{

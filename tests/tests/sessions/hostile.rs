@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::{Either, join, join_all, select};
-use rdma_async::{ConnectError, Node, NodeOptions, Session, Transport};
+use rdma_async::{ByeReason, ConnectError, Node, NodeOptions, Session, Transport};
 use rdma_core::session::{
     Address, ControlMessage, Hello, Integrity, Limits, Offer, PacketKind, PacketTrailer, PathEnd, PathId,
     Report,
@@ -172,7 +172,11 @@ impl Hostile {
         loop {
             let message = select(Box::pin(self.next()), Box::pin(net.sleep(Duration::from_millis(1)))).await;
             match message {
-                Either::Left((None | Some(ControlMessage::Bye), _)) => return true,
+                Either::Left((None, _)) => return true,
+                Either::Left((Some(ControlMessage::Bye(reason)), _)) => {
+                    assert_eq!(reason, ByeReason::Violation);
+                    return true;
+                }
                 Either::Left(_) => (),
                 Either::Right(_) => return false,
             }

@@ -4,8 +4,10 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use futures::future::join;
-use rdma_async::{AnyDevice, ConnectError, InvalidOptions, Node, NodeError, Session, SessionError};
-use rdma_core::session::{Hello, HelloError, Limits};
+use rdma_async::{
+    AnyDevice, ByeReason, ConnectError, ConnectStage, InvalidOptions, Node, NodeError, Session, SessionError,
+};
+use rdma_core::session::{ControlMessage, Hello, HelloError, Limits};
 use rdma_core::{Cause, FRAME, Invalid, Verb};
 use rdma_sim::{LineRate, OpenError, Sim};
 use rdma_tests::{DEVICE, connect, hello, node, node_over, options};
@@ -79,11 +81,12 @@ fn a_peer_that_says_nothing_is_given_up() {
         let (to_b, mut silent) = tokio::io::duplex(256);
         let start = net.now();
         let refused = a.connect(to_b).await;
-        assert!(matches!(refused, Err(ConnectError::Timeout(waited)) if waited == limit), "{refused:?}");
+        assert!(matches!(refused, Err(ConnectError::Timeout { stage: ConnectStage::Hello, waited }) if waited == limit), "{refused:?}");
         assert_eq!(net.now() - start, limit);
         let mut greeting = Vec::new();
         silent.read_to_end(&mut greeting).await.unwrap();
-        assert_eq!(greeting.len(), Hello::LEN);
+        let goodbye = ControlMessage::from_bytes(greeting[Hello::LEN..].try_into().unwrap());
+        assert_eq!(goodbye, Ok(ControlMessage::Bye(ByeReason::Late)));
         assert!(a.pool_stats().is_whole());
     });
 }
@@ -115,8 +118,8 @@ fn crossed_cables_are_an_error_and_not_a_silent_lockup() {
         let (connected, served) = join(a.connect(to_b), b.serve(to_a)).await;
         let unreachable = rdma_core::Error::new(Verb::ModifyQp, Cause::PeerUnreachable);
         assert!(matches!(served, Err(ConnectError::Device(error)) if error == unreachable));
-        let text = "no path from rdma_en2 to the only port of the peer could be made; \
-            check the cables, and that both sides can open their devices";
+        let text = "no path from rdma_en2 to the only port of the peer could be made \
+            (rdma_en2 to rdma_en3 of the peer: no cable joins them); check the cables, and that both sides can open their devices";
         assert_eq!(connected.unwrap_err().to_string(), text);
         assert!(a.pool_stats().is_whole() && b.pool_stats().is_whole());
     });
@@ -132,6 +135,8 @@ fn unusable_options_are_refused_with_the_reason() {
     let table = [
         (options().peer_timeout(min - ns), PeerTimeout { found: min - ns, min, max }),
         (options().peer_timeout(max + ns), PeerTimeout { found: max + ns, min, max }),
+        (options().max_half_open(0), range("max_half_open", 0, 1, 1 << 16)),
+        (options().max_half_open((1 << 16) + 1), range("max_half_open", (1 << 16) + 1, 1, 1 << 16)),
         (options().max_in_flight_sends(0), range("max_in_flight_sends", 0, 1, 4096)),
         (options().max_in_flight_sends(4097), range("max_in_flight_sends", 4097, 1, 4096)),
         (options().max_peers(0), range("max_peers", 0, 1, 4096)),
@@ -219,7 +224,7 @@ fn a_path_that_carries_nothing_makes_no_session() {
                 let is_expected = match &refused {
                     Err(ConnectError::Unproven { waited, .. }) => *waited == limit,
                     // The other end was first to give up.
-                    Err(ConnectError::Lost(SessionError::PeerGone) | ConnectError::Stream(_)) => true,
+                    Err(ConnectError::Lost(SessionError::PeerGone(ByeReason::NoPath))) => true,
                     _ => false,
                 };
                 assert!(is_expected, "{fault}: {refused:?}");

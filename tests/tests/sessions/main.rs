@@ -15,6 +15,8 @@ mod expected_wrongly;
 mod figures;
 mod front_door;
 mod given_up;
+mod goodbyes;
+mod half_open;
 mod hostile;
 mod introduction;
 mod lifetimes;

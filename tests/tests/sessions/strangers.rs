@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use futures::future::{join, join_all};
-use rdma_async::{ConnectError, HelloError, Node, NodeOptions};
+use rdma_async::{ConnectError, ConnectStage, HelloError, Node, NodeOptions};
 use rdma_core::session::{ControlMessage, Hello, Limits};
 use rdma_sim::{Net, Sim, SimDevice};
 use rdma_tests::{Pair, connect, hello, node, on_session, options};
@@ -103,7 +103,10 @@ impl Stranger {
                 let last = BYTE * (Hello::HEAD_LEN + Hello::PROOF_LEN - 1) as u32;
                 matches!(error, Peer(HelloError::WrongKey)) && took == last
             }
-            Self::Slow => matches!(error, Timeout(limit) if *limit == LIMIT) && took == LIMIT,
+            Self::Slow => {
+                matches!(error, Timeout { stage: ConnectStage::Answer, waited } if *waited == LIMIT)
+                    && took == LIMIT
+            }
             Self::Scanner => {
                 let is_typed = matches!(error, Stream(_) | Peer(HelloError::ForeignProtocol));
                 is_typed && took <= Duration::from_micros(100)
@@ -113,7 +116,7 @@ impl Stranger {
             }
             // As many as the node has memory for; the others are refused at once.
             Self::Introduced => match error {
-                Timeout(limit) => (*limit, took) == (LIMIT, LIMIT),
+                Timeout { stage: ConnectStage::Path, waited } => (*waited, took) == (LIMIT, LIMIT),
                 Memory => took.is_zero(),
                 _ => false,
             },

@@ -8,7 +8,8 @@ use std::time::Duration;
 use futures::future::{Either, join, select};
 use rdma_async::future::Send;
 use rdma_async::{
-    CloseError, ConnectError, Node, PoolStats, RecvError, SendError, Session, SessionError, ZoneStats,
+    ByeReason, CloseError, ConnectError, Node, PoolStats, RecvError, SendError, Session, SessionError,
+    ZoneStats,
 };
 use rdma_core::session::{ControlMessage, Hello, MAX_UNREPORTED};
 use rdma_core::{Cause, Error, FRAME, Teardown, Verb};
@@ -183,7 +184,7 @@ fn memory_of_a_device_that_may_go_on_stays_out() {
                 assert_eq!(ab.recv().await.unwrap_err(), RecvError::Lost(SessionError::Unstopped));
                 assert_eq!(held(&a), [FRAMES, POSTED + FRAMES]);
                 // The peer learns of it.
-                let gone = RecvError::Lost(SessionError::PeerGone);
+                let gone = RecvError::Lost(SessionError::PeerGone(ByeReason::Device));
                 assert_eq!(ba.recv().await.unwrap_err(), gone);
                 drop((ab, ba, from_peer));
                 join(a.wait_idle(), b.wait_idle()).await;

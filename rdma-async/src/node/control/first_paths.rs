@@ -4,10 +4,10 @@ use std::io;
 use std::time::Duration;
 
 use rdma_core::Device;
-use rdma_core::session::Side;
+use rdma_core::session::{ByeReason, Side};
 
 use super::{Control, PORT_INTERVAL, PathState};
-use crate::error::ConnectError;
+use crate::error::{ConnectError, SessionError};
 use crate::node::first_failures::FirstFailures;
 use crate::node::pairing::Pairing;
 
@@ -36,7 +36,10 @@ impl<D: Device> Control<D> {
     /// Why no path can be made, if that is decided
     fn first_paths_failed(&mut self) -> Option<ConnectError> {
         if let Some(error) = self.peering.error() {
-            return Some(error.into());
+            // What this side knows of its own ports says more than that the peer has made no path, either.
+            let is_mutual = error == SessionError::PeerGone(ByeReason::NoPath);
+            let own = self.first.as_mut().filter(|_| is_mutual).and_then(FirstFailures::take);
+            return Some(own.unwrap_or_else(|| error.into()));
         }
         let is_over = match self.side {
             Side::Connecting => {
@@ -80,8 +83,14 @@ impl<D: Device> Control<D> {
         Ok(())
     }
 
+    /// The peer is to learn that no path was made
+    pub(in crate::node) fn on_no_path(&mut self) {
+        self.on_drop = ByeReason::NoPath;
+    }
+
     /// No path was proven within `waited`
-    pub(in crate::node) fn unproven(&self, waited: Duration) -> ConnectError {
+    pub(in crate::node) fn unproven(&mut self, waited: Duration) -> ConnectError {
+        self.on_no_path();
         ConnectError::Unproven { ports: self.port_names(), waited }
     }
 }

@@ -3,12 +3,15 @@
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
-use rdma_core::session::{ControlMessage, HelloError, LinkId, Offer, PathEnd, PathId, Side};
+use rdma_core::session::{
+    ControlMessage, Features, HelloError, LinkId, Offer, PathEnd, PathId, PortName, Side,
+};
 use rdma_core::{Cause, Device, Time};
 
 use super::{Control, Making, PathState, is_unreachable};
 use crate::blocked_call::DeviceCall;
 use crate::error::ConnectError;
+use crate::node::goodbye::lost_reason;
 use crate::node::inner::{Attempt, NodeInner};
 use crate::node::pairing::RETRY_INTERVAL;
 use crate::node::path::PreparedPath;
@@ -104,13 +107,13 @@ impl<D: Device> Control<D> {
         }
         let port = match self.find_port(&offer) {
             Ok(port) => port,
-            Err(error) => return self.refuse(index, error),
+            Err(error) => return self.refuse(index, offer.port as usize, error),
         };
         let found = &self.node.ports[port];
         // The offer names no cable, and that of this port has a name: the attempt is a trial.
         let trial = match offer.link.is_none() && found.link().is_some() {
             true => match found.trust.begin_trial() {
-                None => return self.refuse(index, self.no_path()),
+                None => return self.refuse(index, port, self.no_path()),
                 trial => trial,
             },
             false => None,
@@ -136,10 +139,12 @@ impl<D: Device> Control<D> {
     }
 
     /// Tells the peer that the path it has offered cannot be made
-    fn refuse(&mut self, index: usize, error: ConnectError) -> Result<(), ConnectError> {
-        let (path, epoch) = (PathId(index as u32), self.epochs[index]);
+    fn refuse(&mut self, index: usize, port: usize, error: ConnectError) -> Result<(), ConnectError> {
+        let (path, epoch, reason) = (PathId(index as u32), self.epochs[index], lost_reason(&error));
+        let found = self.node.ports.get(port).filter(|_| self.features.has(Features::PORT_NAMES));
+        let port = found.and_then(|found| PortName::new(&found.name(port)));
         self.paths[index] = PathState::Down { from: self.now() };
-        self.send(ControlMessage::Lost { path, epoch, is_unreachable: is_unreachable(&error) });
+        self.send(ControlMessage::Lost { path, epoch, reason, port });
         Err(error)
     }
 
@@ -248,7 +253,7 @@ impl<D: Device> Control<D> {
                         self.send(ControlMessage::Answer { end, port: port as u32 });
                         Ok(())
                     }
-                    Err(error) => self.refuse(index, error),
+                    Err(error) => self.refuse(index, port, error),
                 }
             }
             other => {

@@ -1,10 +1,13 @@
 //! What the two sides tell each other about paths
 
 use rdma_core::Device;
-use rdma_core::session::{ControlMessage, HelloError, PathEnd, PathId, Side};
+use rdma_core::session::{
+    ByeReason, ControlMessage, HelloError, LostReason, PathEnd, PathId, PortName, Side,
+};
 
 use super::{Control, PathState};
 use crate::error::SessionError;
+use crate::port_refusal::PortRefusal;
 
 impl<D: Device> Control<D> {
     /// Sends a message on the stream; by a path instead if the stream has ended, or brings nothing
@@ -41,12 +44,13 @@ impl<D: Device> Control<D> {
                     self.note_failure(end.path.0 as usize, error);
                 }
             }
-            ControlMessage::Lost { path, epoch, is_unreachable } => self.on_lost(path, epoch, is_unreachable),
-            ControlMessage::Bye => self.peering.fail(&SessionError::PeerGone),
+            ControlMessage::Lost { path, epoch, reason, port } => self.on_lost(path, epoch, reason, port),
+            ControlMessage::Bye(reason) => self.peering.fail(&SessionError::PeerGone(reason)),
             ControlMessage::Alive => (),
             ControlMessage::Confirm(_) | ControlMessage::Offer(_) => {
                 if let Some(first) = &mut self.first {
                     first.note(HelloError::Unexpected.into());
+                    self.stream.say_goodbye(None, ByeReason::Violation);
                 }
                 self.stream.end();
             }
@@ -60,10 +64,12 @@ impl<D: Device> Control<D> {
     }
 
     /// The peer has no such path
-    fn on_lost(&mut self, path: PathId, epoch: u16, is_unreachable: bool) {
+    fn on_lost(&mut self, path: PathId, epoch: u16, reason: LostReason, port: Option<PortName>) {
+        let is_unreachable = reason == LostReason::Unreachable;
         match self.paths.get(path.0 as usize) {
             Some(PathState::Up { epoch: current, .. }) if *current == epoch => self.peering.lose_path(path),
             Some(PathState::Offered { prepared, .. }) if prepared.end().epoch == epoch => {
+                self.note_refusal(path, reason, port);
                 self.retry_later(path.0 as usize, is_unreachable);
             }
             Some(PathState::Connecting { theirs }) if theirs.epoch == epoch => {
@@ -72,5 +78,15 @@ impl<D: Device> Control<D> {
             }
             _ => (),
         }
+    }
+
+    /// Notes for the error of the attempt which two ports the peer has not joined
+    fn note_refusal(&mut self, path: PathId, reason: LostReason, peer_port: Option<PortName>) {
+        let index = path.0 as usize;
+        let (Some(first), Some(pairing)) = (&mut self.first, self.pairings.get(index)) else { return };
+        let port = self.node.ports[index].name(index);
+        let peer_port =
+            peer_port.map_or_else(|| format!("device {}", pairing.port()), |name| name.as_str().to_owned());
+        first.note_refusal(PortRefusal { port, peer_port, reason });
     }
 }

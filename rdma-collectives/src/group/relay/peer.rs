@@ -44,7 +44,7 @@ pub(crate) struct Peer<D: Device> {
 
 /// Whether a session may be over only because its cables were out for too long: the other side may have noticed that first, and said so
 pub(crate) fn is_silence(error: &RecvError) -> bool {
-    matches!(error, RecvError::Lost(SessionError::PeerLost(_) | SessionError::PeerGone))
+    matches!(error, RecvError::Lost(SessionError::PeerLost(_) | SessionError::PeerGone(_)))
 }
 
 /// Paths to a neighbour that carry no data

@@ -81,7 +81,7 @@ impl ControlMessages {
             ControlMessage::Offer(_) => side == Side::Accepting,
             ControlMessage::Answer { .. } => side == Side::Connecting,
             ControlMessage::Lost { .. } => true,
-            ControlMessage::Confirm(_) | ControlMessage::Alive | ControlMessage::Bye => false,
+            ControlMessage::Confirm(_) | ControlMessage::Alive | ControlMessage::Bye(_) => false,
         };
         if !is_possible || self.received.len() >= MAX_WAITING {
             return false;

@@ -4,7 +4,7 @@ use super::super::control_messages::MAX_WAITING;
 use super::*;
 
 fn lost(epoch: u16) -> ControlMessage {
-    ControlMessage::Lost { path: PathId(9), epoch, is_unreachable: false }
+    ControlMessage::Lost { path: PathId(9), epoch, reason: LostReason::Lost, port: None }
 }
 
 /// The epochs in the messages that a node has received
@@ -113,7 +113,7 @@ fn messages_that_a_correct_peer_does_not_send_are_violations() {
         (0, ControlMessage::Alive),
         (1, ControlMessage::Alive),
         (1, ControlMessage::Confirm([0; 16])),
-        (0, ControlMessage::Bye),
+        (0, ControlMessage::Bye(ByeReason::Done)),
     ] {
         let mut world = World::new(1, 3);
         world.run(Duration::from_millis(1));

@@ -1,0 +1,53 @@
+//! What a side tells the peer when it ends a peering, or refuses one
+
+use rdma_core::session::{ByeReason, HelloError, LostReason};
+use rdma_core::{Cause, Error};
+
+use crate::error::{ConnectError, SessionError};
+
+/// What the peer learns of the end of a peering
+pub(super) fn bye_reason(error: &SessionError) -> ByeReason {
+    match error {
+        SessionError::PeerLost(_) => ByeReason::Silence,
+        SessionError::Protocol(_) => ByeReason::Violation,
+        SessionError::RuntimeGone => ByeReason::RuntimeGone,
+        SessionError::Blocked(_)
+        | SessionError::Overlong { .. }
+        | SessionError::UnknownCompletion(_)
+        | SessionError::Unstopped => ByeReason::Device,
+        SessionError::Abandoned(_)
+        | SessionError::Aborted
+        | SessionError::PeerGone(_)
+        | SessionError::Reset(_) => ByeReason::Done,
+    }
+}
+
+/// What the peer learns when its introduction has failed; `None` if it sees for itself, or does not speak the protocol
+pub(super) fn refusal(error: &ConnectError) -> Option<ByeReason> {
+    match error {
+        ConnectError::Closed => Some(ByeReason::Closed),
+        ConnectError::Crowded { .. } => Some(ByeReason::Crowded),
+        ConnectError::Memory => Some(ByeReason::NoMemory),
+        ConnectError::Peer(HelloError::Replayed | HelloError::Unexpected | HelloError::Unusable) => {
+            Some(ByeReason::Violation)
+        }
+        ConnectError::Timeout { .. } => Some(ByeReason::Late),
+        _ => None,
+    }
+}
+
+/// What the peer learns when the path that it has offered cannot be made
+pub(super) fn lost_reason(error: &ConnectError) -> LostReason {
+    match error {
+        ConnectError::NoPath { .. } => LostReason::Unreachable,
+        ConnectError::Device(Error { cause: Cause::NoNeighbour | Cause::PeerUnreachable, .. }) => {
+            LostReason::Unreachable
+        }
+        ConnectError::Device(Error { cause: Cause::Exhausted { .. }, .. })
+        | ConnectError::Memory
+        | ConnectError::Pool(_) => LostReason::NoMemory,
+        ConnectError::Peer(_) => LostReason::PortUsed,
+        ConnectError::PortBusy { .. } => LostReason::Busy,
+        _ => LostReason::Device,
+    }
+}

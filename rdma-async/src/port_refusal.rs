@@ -1,0 +1,59 @@
+//! Which two ports could not be joined, and why
+
+use std::fmt;
+
+use rdma_core::session::LostReason;
+
+/// Two ports between which the peer has made no path
+///
+/// ```
+/// use rdma_async::{LostReason, PortRefusal};
+///
+/// let port = "rdma_en2".to_owned();
+/// let refusal = PortRefusal { port, peer_port: "rdma_en4".to_owned(), reason: LostReason::Unreachable };
+/// assert_eq!(refusal.to_string(), "rdma_en2 to rdma_en4 of the peer: no cable joins them");
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PortRefusal {
+    /// The name of the device of this side
+    pub port: String,
+    /// The name of the device of the peer, or its number if the peer does not say the name
+    pub peer_port: String,
+    /// Why the peer has made no path
+    pub reason: LostReason,
+}
+
+impl fmt::Display for PortRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} to {} of the peer: {}", self.port, self.peer_port, self.reason)
+    }
+}
+
+/// How many refusals an error shows.
+const SHOWN: usize = 8;
+
+/// The refusals in parentheses, or nothing
+pub(crate) fn in_words(refusals: &[PortRefusal]) -> String {
+    if refusals.is_empty() {
+        return String::new();
+    }
+    let shown = refusals.iter().take(SHOWN).map(PortRefusal::to_string).collect::<Vec<_>>().join("; ");
+    match refusals.len().saturating_sub(SHOWN) {
+        0 => format!(" ({shown})"),
+        more => format!(" ({shown}; and {more} more)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches an error that fills the screen.
+    #[test]
+    fn many_refusals_are_not_all_shown() {
+        let refusal = PortRefusal { port: "a".into(), peer_port: "b".into(), reason: LostReason::Busy };
+        let text = in_words(&vec![refusal; SHOWN + 2]);
+        assert_eq!(text.matches("a to b").count(), SHOWN);
+        assert!(text.ends_with("; and 2 more)"), "{text}");
+    }
+}
