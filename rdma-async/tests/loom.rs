@@ -32,6 +32,8 @@ mod sync {
 
 #[path = "../src/blocked_call.rs"]
 mod blocked_call;
+#[path = "../src/connect_stage.rs"]
+mod connect_stage;
 #[path = "../src/effects.rs"]
 mod effects;
 #[path = "../src/error.rs"]
@@ -46,6 +48,8 @@ mod invalid_options;
 mod joining;
 #[path = "../src/op_table.rs"]
 mod op_table;
+#[path = "../src/port_refusal.rs"]
+mod port_refusal;
 #[path = "../src/reactor_waker.rs"]
 mod reactor_waker;
 #[path = "../src/wait_queue.rs"]

@@ -122,9 +122,14 @@ fn a_session_ends_with_the_reason_that_the_peer_gives() {
             };
             let _ab = ab.unwrap();
             drop(passed);
-            tap.ends[1].write_all(&ControlMessage::Bye(reason).to_bytes()).await.unwrap();
+            let mut bye = ControlMessage::Bye(ByeReason::Done).to_bytes();
+            bye[1] = code;
+            tap.ends[1].write_all(&bye).await.unwrap();
             assert_eq!(ba.recv().await.unwrap_err(), RecvError::Lost(gone(reason)));
-            assert_eq!(gone(reason).to_string(), format!("the peer has left: {reason}"));
+            assert_eq!(
+                (reason.code(), gone(reason).to_string()),
+                (code, format!("the peer has left: {reason}"))
+            );
         });
     }
 }
