@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use futures::future::join;
+use rdma_core::Time;
 use rdma_sim::Sim;
-use rdma_tests::{Hooks, connect, hooked_node, message, options};
+use rdma_tests::{Hooks, begun, connect, hooked_node, message, node, options};
 
 /// How often the queue of a device was told that nothing but upkeep has completed
 #[derive(Default)]
@@ -58,4 +59,23 @@ fn queues_rest_when_nothing_but_upkeep_completes() {
             }
         });
     }
+}
+
+/// Catches a queue that is told of upkeep while the peer does not take a message: what completes next may be its answer.
+#[test]
+fn a_message_that_is_not_delivered_is_no_rest() {
+    let faults = "at 1s b pause; at 1600ms b resume".parse().unwrap();
+    Sim::new().faults(faults).run(async |net| {
+        let hooks: Arc<Rests> = Arc::default();
+        let (a, b) = (hooked_node(&net, "a", &hooks, &options()), node(&net, "b", &options()));
+        let (ab, ba) = connect(&a, &b).await.unwrap();
+        net.sleep(Time::from_nanos(1_100_000_000) - net.now()).await;
+        assert!(hooks.0.load(Relaxed) > 0, "nothing was under way");
+        let lease = ab.alloc(64).await.unwrap();
+        let waits = begun(ab.send(lease).delivered()).await;
+        let told = hooks.0.load(Relaxed);
+        net.sleep(Duration::from_millis(400)).await;
+        assert_eq!(hooks.0.load(Relaxed), told, "heartbeats have passed meanwhile");
+        join(waits, ba.recv()).await.0.unwrap();
+    });
 }
