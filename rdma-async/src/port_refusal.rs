@@ -11,7 +11,7 @@ use rdma_core::session::LostReason;
 ///
 /// let port = "rdma_en2".to_owned();
 /// let refusal = PortRefusal { port, peer_port: "rdma_en4".to_owned(), reason: LostReason::Unreachable };
-/// assert_eq!(refusal.to_string(), "rdma_en2 to rdma_en4 of the peer: no cable joins them");
+/// assert_eq!(refusal.to_string(), "rdma_en2 to rdma_en4 of the peer: they do not reach each other");
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PortRefusal {

@@ -217,10 +217,10 @@ pub trait CompletionQueue: Send + Sync + 'static {
     /// As [`poll`](Self::poll).
     fn poll_completions(&self, cx: &mut Context<'_>, out: &mut [Completion]) -> Poll<Result<usize, Error>>;
 
-    /// Says that what has completed of late was only upkeep, such as a heartbeat: nobody waits for what comes next
+    /// Ends the frequent polls after completions that were upkeep, such as heartbeats: no task waits for the next completion
     ///
     /// A queue without events, whose task sleeps between polls, polls often after each completion, because more may follow; after this
-    /// call it sleeps on. It does not change what a poll finds.
+    /// call it sleeps on, unless another thread than the polling one has posted meanwhile. It does not change what a poll finds.
     fn rest(&self) {}
 }
 

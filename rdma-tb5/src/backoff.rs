@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, spawn, wait_for};
 
 /// How a task waits for completions
@@ -82,6 +82,10 @@ pub(crate) struct Backoff {
     naps: AtomicU32,
     /// What `naps` was before the last nap ended.
     naps_before: AtomicU32,
+    /// The thread that polled last.
+    poller: AtomicUsize,
+    /// Whether another thread has posted since the last rest: its completion is awaited, whatever the node knows of it.
+    is_awaited: AtomicBool,
     /// Started when the task sleeps for the first time.
     timer: Mutex<Option<Arc<WakeTimer>>>,
 }
@@ -110,7 +114,8 @@ impl Backoff {
     pub(crate) fn new(policy: PollPolicy) -> Self {
         let spins = AtomicU32::new(policy.spins);
         let [idle, naps, naps_before] = std::array::from_fn(|_| AtomicU32::new(0));
-        Self { policy, idle, spins, naps, naps_before, timer: Mutex::new(None) }
+        let (poller, is_awaited) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Self { policy, idle, spins, naps, naps_before, poller, is_awaited, timer: Mutex::new(None) }
     }
 
     /// Notes that a poll has filled all space for completions
@@ -121,13 +126,19 @@ impl Backoff {
     /// Notes that a request was posted which will complete soon: ends a nap of the task
     #[inline]
     pub(crate) fn posted(&self) {
+        if self.poller.load(Ordering::Relaxed) != this_thread() {
+            self.is_awaited.store(true, Ordering::Relaxed);
+        }
         if self.idle.load(Ordering::Relaxed) >= self.spins.load(Ordering::Relaxed) {
             self.end_nap();
         }
     }
 
-    /// Ends the spinning that follows a nap: the task sleeps on, as if nothing had completed and nothing been posted
+    /// Ends the spinning that follows a nap: the task sleeps on, as if nothing had completed and its thread had posted nothing
     pub(crate) fn rest(&self) {
+        if self.is_awaited.swap(false, Ordering::Relaxed) {
+            return;
+        }
         let spins = self.spins.load(Ordering::Relaxed);
         if spins < self.policy.spins && self.idle.load(Ordering::Relaxed) < spins {
             self.idle.store(spins, Ordering::Relaxed);
@@ -151,6 +162,12 @@ impl Backoff {
     ///
     /// Returns whether it is after a nap.
     pub(crate) fn wait(&self, cx: &Context<'_>, has_found: bool) -> bool {
+        let here = this_thread();
+        if self.poller.load(Ordering::Relaxed) != here {
+            self.poller.store(here, Ordering::Relaxed);
+            // What the other thread has posted looked like a post of the task.
+            self.is_awaited.store(true, Ordering::Relaxed);
+        }
         let mut idle = self.idle.load(Ordering::Relaxed).saturating_add(1);
         let mut spins = self.spins.load(Ordering::Relaxed);
         if has_found {
@@ -285,6 +302,12 @@ impl Drop for Backoff {
             timer.end();
         }
     }
+}
+
+/// A number that no other thread has at the same time
+fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| (&raw const *here).addr())
 }
 
 /// Locks, whether or not a thread has panicked under the lock

@@ -235,15 +235,18 @@ mod tests {
         assert_eq!(first_nap_after(1), hours(32), "a send and its completion");
     }
 
-    /// Catches naps that begin anew after upkeep, and a rest that ends the spinning of a conversation.
+    /// Catches naps that begin anew after upkeep, and a rest that ends the spinning of a conversation, or that forgets what another thread has
+    /// posted: an application that sends while a heartbeat passes would wait for the end of a nap.
     #[test]
     fn a_task_at_rest_sleeps_on_after_a_completion() {
         let hours = |count| Duration::from_hours(count);
         let backoff = Backoff::new(PollPolicy { spins: 64, nap: hours(1), longest_nap: hours(100) });
         let cx = Context::from_waker(Waker::noop());
         let polls_until_nap = || (1..).find(|_| backoff.wait(&cx, false));
+        assert!(!backoff.wait(&cx, false), "it has not slept yet");
         backoff.rest();
-        assert_eq!(polls_until_nap(), Some(64), "it has not slept yet");
+        backoff.rest();
+        assert_eq!(polls_until_nap(), Some(63), "it has not slept yet");
         (0..200).for_each(|_| _ = backoff.wait(&cx, false));
         for is_post in [false, true] {
             if is_post {
@@ -255,6 +258,9 @@ mod tests {
             assert!(backoff.wait(&cx, false), "the task sleeps");
             assert_eq!(backoff.next_nap(), hours(100), "as long as before");
         }
+        std::thread::scope(|scope| _ = scope.spawn(|| backoff.posted()));
+        backoff.rest();
+        assert!(!backoff.wait(&cx, false), "another thread has posted");
         (0..7).for_each(|_| _ = backoff.wait(&cx, true));
         backoff.rest();
         assert_eq!(polls_until_nap(), Some(64), "a conversation goes on");

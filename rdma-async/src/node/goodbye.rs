@@ -46,8 +46,8 @@ pub(super) fn lost_reason(error: &ConnectError) -> LostReason {
         ConnectError::Device(Error { cause: Cause::Exhausted { .. }, .. })
         | ConnectError::Memory
         | ConnectError::Pool(_) => LostReason::NoMemory,
-        ConnectError::Peer(_) => LostReason::PortUsed,
-        ConnectError::PortBusy { .. } => LostReason::Busy,
+        ConnectError::Peer(HelloError::Unexpected) => LostReason::PortUsed,
+        ConnectError::PortBusy { .. } | ConnectError::Blocked(_) => LostReason::Busy,
         _ => LostReason::Device,
     }
 }

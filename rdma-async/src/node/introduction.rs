@@ -3,6 +3,7 @@
 use std::future::{pending, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -106,7 +107,9 @@ async fn introduce<D: Device>(
 ) -> Result<Arc<PeeringShared<D>>, ConnectError> {
     let node = Arc::clone(attempt.node());
     let ours = hello(&node);
-    let exchanged = stages.pass(ConnectStage::Hello, exchange_hellos(&mut stream, &ours, side)).await;
+    let written = AtomicU8::new(UNSENT);
+    let exchange = exchange_hellos(&mut stream, &ours, side, &written);
+    let exchanged = stages.pass(ConnectStage::Hello, exchange).await;
     let mut stream = ControlStream::new(stream);
     let refused = |stream: &mut ControlStream, hello: Option<&Hello>, error: ConnectError| {
         if let Some(reason) = refusal(&error) {
@@ -114,10 +117,12 @@ async fn introduce<D: Device>(
         }
         error
     };
-    let theirs = exchanged.map_err(|error| {
-        // The peer waits for a hello first. It has one if its own has come.
-        let is_missing = side == Side::Accepting && !matches!(error, ConnectError::Peer(_));
-        refused(&mut stream, is_missing.then_some(&ours), error)
+    let theirs = exchanged.map_err(|error| match written.load(Ordering::Relaxed) {
+        // The peer waits for a hello first.
+        UNSENT => refused(&mut stream, Some(&ours), error),
+        SENT => refused(&mut stream, None, error),
+        // It would take what follows for the rest.
+        _ => error,
     })?;
     let confirmed = stages.pass(ConnectStage::Answer, confirm(&mut stream, &ours, &theirs)).await;
     confirmed.map_err(|error| refused(&mut stream, None, error))?;
@@ -162,14 +167,30 @@ fn hello<D: Device>(node: &NodeInner<D>) -> Hello {
     }
 }
 
-async fn exchange_hellos(stream: &mut BoxedStream, ours: &Hello, side: Side) -> Result<Hello, ConnectError> {
+// How much of a hello was written
+const UNSENT: u8 = 0;
+const CUT: u8 = 1;
+const SENT: u8 = 2;
+
+async fn exchange_hellos(
+    stream: &mut BoxedStream,
+    ours: &Hello,
+    side: Side,
+    written: &AtomicU8,
+) -> Result<Hello, ConnectError> {
+    let write = async |stream: &mut BoxedStream| {
+        written.store(CUT, Ordering::Relaxed);
+        let done = write_all(stream, &ours.to_bytes()).await;
+        written.store(SENT, Ordering::Relaxed);
+        done
+    };
     if side == Side::Connecting {
-        write_all(stream, &ours.to_bytes()).await?;
+        write(stream).await?;
     }
     let theirs = read_hello(stream).await;
     // A peer that is refused learns why from this hello.
     if side == Side::Accepting && matches!(theirs, Ok(_) | Err(ConnectError::Peer(_))) {
-        write_all(stream, &ours.to_bytes()).await?;
+        write(stream).await?;
     }
     let theirs = theirs?;
     if theirs.group_epoch != ours.group_epoch {

@@ -96,7 +96,7 @@ impl fmt::Display for ByeReason {
 pub enum LostReason {
     /// It had the path, and has lost it
     Lost,
-    /// The two ports cannot reach each other: no cable joins them
+    /// The two ports do not reach each other, as far as the sender knows: no cable joins them, or they carry different transports
     Unreachable,
     /// Its device has refused or failed, or cannot be opened
     Device,
@@ -138,7 +138,7 @@ impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Lost => "the path was lost",
-            Self::Unreachable => "no cable joins them",
+            Self::Unreachable => "they do not reach each other",
             Self::Device => "the device of the peer has failed",
             Self::Busy => "the port of the peer is in use by another process, or wedged",
             Self::NoMemory => "the peer has no memory for another path",

@@ -22,12 +22,14 @@ pub(super) struct Ending<'a, F> {
     pub(super) progress: &'a Progress,
     /// The panics of destructors
     pub(super) panics: Vec<Caught>,
+    pub(super) is_done: bool,
 }
 
 impl<F> Ending<'_, F> {
     /// Drops all, and returns the first panic of a destructor: it is the failure of the run
     pub(super) fn end(mut self) -> Option<Caught> {
         self.drop_all();
+        self.is_done = true;
         (!self.panics.is_empty()).then(|| self.panics.remove(0))
     }
 
@@ -63,7 +65,9 @@ impl<F> Ending<'_, F> {
 
 impl<F> Drop for Ending<'_, F> {
     fn drop(&mut self) {
-        self.drop_all();
+        if !self.is_done {
+            self.drop_all();
+        }
         self.panics.drain(..).for_each(|panic| self.progress.has_panicked(panic));
     }
 }

@@ -36,6 +36,7 @@ pub(crate) use self::task::{Origin, Owner, Start, UnfinishedTask};
 use self::tasks::Tasks;
 use self::timers::Clock;
 use self::woken::Queue;
+use crate::caught::catch;
 use crate::cpu::{self, Cpu};
 use crate::fabric::Process;
 use crate::scheduler::{NextAction, Order};
@@ -192,7 +193,8 @@ impl SimRuntime {
         };
         let (mut run, main) = (Tasks::new(order, cores, limits), std::pin::pin!(Some(main)));
         let (spawned, starts, progress) = (&self.spawned, &self.starts, &*self.progress);
-        let mut ending = Ending { run: &mut run, main, spawned, starts, progress, panics: Vec::new() };
+        let mut ending =
+            Ending { run: &mut run, main, spawned, starts, progress, panics: Vec::new(), is_done: false };
         let (value, unfinished) = self.poll_all(shared, settles, ending.run, ending.main.as_mut())?;
         if let Some(panic) = ending.end() {
             panic.resume();
@@ -377,8 +379,9 @@ impl SimRuntime {
             if process == Process::Dead || current != generation {
                 // Its objects find a host that is gone.
                 self.is_killing.store(true, Ordering::Relaxed);
-                drop(slot.take());
+                let dropped = catch(|| drop(slot.take()));
                 self.is_killing.store(false, Ordering::Relaxed);
+                dropped.unwrap_or_else(|panic| panic.resume());
                 ended.push(id);
                 continue;
             }

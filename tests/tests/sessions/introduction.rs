@@ -119,7 +119,7 @@ fn crossed_cables_are_an_error_and_not_a_silent_lockup() {
         let unreachable = rdma_core::Error::new(Verb::ModifyQp, Cause::PeerUnreachable);
         assert!(matches!(served, Err(ConnectError::Device(error)) if error == unreachable));
         let text = "no path from rdma_en2 to the only port of the peer could be made \
-            (rdma_en2 to rdma_en3 of the peer: no cable joins them); check the cables, and that both sides can open their devices";
+            (rdma_en2 to rdma_en3 of the peer: they do not reach each other); check the cables, and that both sides can open their devices";
         assert_eq!(connected.unwrap_err().to_string(), text);
         assert!(a.pool_stats().is_whole() && b.pool_stats().is_whole());
     });

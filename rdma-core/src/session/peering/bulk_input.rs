@@ -53,6 +53,7 @@ impl Peering {
             self.lose_path(id, PathLoss::BulkLost);
             return Ok(());
         };
+        self.is_active |= slot.len > 0;
         let is_void = trailer.part == BulkPart::Void;
         counts.received += 1;
         match slot.id {
