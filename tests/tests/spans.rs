@@ -10,7 +10,8 @@ use rdma_async::Session;
 use rdma_sim::{Sim, SimDevice, Time};
 use rdma_tests::{Pair, options, value_of};
 use tracing::field::{Field, Visit};
-use tracing::{Level, span};
+use tracing::{Level, Metadata, span};
+use tracing_core::span::Current;
 
 /// Keeps the texts of events, with the names and fields of the spans around them
 #[derive(Clone)]
@@ -18,20 +19,26 @@ struct Log(Arc<Mutex<State>>, Level);
 
 #[derive(Default)]
 struct State {
-    /// The text of each span, with those around it, and how many handles there are.
-    spans: Vec<(String, usize)>,
+    spans: Vec<Span>,
     entered: Vec<u64>,
     lines: Vec<String>,
 }
 
+struct Span {
+    /// Its name and fields, behind those of the spans around it
+    text: String,
+    handles: usize,
+    metadata: &'static Metadata<'static>,
+}
+
 impl State {
     fn text(&self, span: u64) -> &str {
-        &self.spans[span as usize - 1].0
+        &self.spans[span as usize - 1].text
     }
 
     /// The spans of this name that are open
     fn open(&self, name: &str) -> Vec<&str> {
-        let open = self.spans.iter().filter(|(_, handles)| *handles > 0).map(|(text, _)| &**text);
+        let open = self.spans.iter().filter(|span| span.handles > 0).map(|span| &*span.text);
         open.filter(|text| text.rsplit(" > ").next().is_some_and(|text| text.starts_with(name))).collect()
     }
 }
@@ -57,17 +64,24 @@ impl tracing::Subscriber for Log {
         }
         text.push_str(attributes.metadata().name());
         attributes.record(&mut Text(&mut text));
-        state.spans.push((text, 1));
+        state.spans.push(Span { text, handles: 1, metadata: attributes.metadata() });
         span::Id::from_u64(state.spans.len() as u64)
     }
 
     fn clone_span(&self, span: &span::Id) -> span::Id {
-        self.0.lock().unwrap().spans[span.into_u64() as usize - 1].1 += 1;
+        self.0.lock().unwrap().spans[span.into_u64() as usize - 1].handles += 1;
         span.clone()
     }
 
+    fn current_span(&self) -> Current {
+        let state = self.0.lock().unwrap();
+        state.entered.last().map_or_else(Current::none, |span| {
+            Current::new(span::Id::from_u64(*span), state.spans[*span as usize - 1].metadata)
+        })
+    }
+
     fn try_close(&self, span: span::Id) -> bool {
-        let handles = &mut self.0.lock().unwrap().spans[span.into_u64() as usize - 1].1;
+        let handles = &mut self.0.lock().unwrap().spans[span.into_u64() as usize - 1].handles;
         *handles -= 1;
         *handles == 0
     }
@@ -147,6 +161,31 @@ fn what_happens_to_paths_and_peers_is_told_in_their_spans() {
     });
 }
 
+/// Catches a call that is told without its path, and the span of a path that ends while its device has not given the path up.
+#[test]
+fn a_device_that_does_not_return_is_told_in_the_span_of_the_path() {
+    with_log(Level::INFO, |log| {
+        let faults = "at 1ms a:rdma_en2 slow-verb destroy_qp=3s; at 2ms a:rdma_en2 flap 5ms";
+        value_of(Sim::new().faults(faults.parse().unwrap()), async |net| {
+            let limits =
+                options().device_timeout(Duration::from_secs(1)).peer_timeout(Duration::from_mins(1));
+            let pair = rdma_tests::connected(&net, &limits).await;
+            net.sleep(Duration::from_secs(2)).await;
+            let path = format!(" > path peer={} path=0 device=\"rdma_en2\" epoch=1", pair.ab.peer());
+            let is_open = || log.0.lock().unwrap().open("path").iter().any(|text| text.ends_with(&path));
+            assert!(is_open());
+            // Two queue pairs.
+            net.sleep(Duration::from_secs(6)).await;
+            assert!(!is_open());
+            let lines = log.0.lock().unwrap().lines.clone();
+            for text in ["a device does not return from a call", "a device has returned from a call"] {
+                let told = lines.iter().filter(|line| line.contains(text)).collect::<Vec<_>>();
+                assert!(told.len() == 1 && told[0].contains(&format!("{path} message=")), "{told:#?}");
+            }
+        });
+    });
+}
+
 /// Catches a session that no event tells of, or not in its own span, an end that is told twice, and a span that ends before its session, or
 /// stays when the session is over and has no handle.
 #[test]
@@ -197,7 +236,8 @@ fn what_happens_to_sessions_is_told_in_their_spans() {
             a.wait_idle().await;
             b.wait_idle().await;
             let state = log.0.lock().unwrap();
-            assert!(state.spans.iter().all(|(_, handles)| *handles == 0), "{:#?}", state.spans);
+            let open = state.spans.iter().filter(|span| span.handles > 0).map(|span| &span.text);
+            assert_eq!(open.collect::<Vec<_>>(), [""; 0]);
         });
     });
 }
