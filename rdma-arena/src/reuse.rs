@@ -183,8 +183,8 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "1..8388609 is not inside the arena")]
-    fn what_was_written_is_inside() {
-        Arena::new(LEN).unwrap().retire(vec![1..LEN + 1]);
+    fn a_range_outside_of_the_arena_is_refused() {
+        Arena::new(LEN).unwrap().retire(vec![0..1, 1..LEN + 1]);
     }
 
     /// Catches that `take` gives a mapping to two arenas, or one of another length.
