@@ -1,7 +1,6 @@
 //! What is sent next
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use super::super::bulk::Slot;
 use super::super::lane::Due;
@@ -17,11 +16,6 @@ use super::{Content, Part, Peering};
 use crate::probe::{self, ProtocolState};
 use crate::{FRAME, Time};
 
-/// Time without a message on a bulk lane after which one keeps its queue pair alive
-///
-/// On Apple's device a queue pair that rests for about 23 minutes dies (field reports).
-const BULK_KEEP_ALIVE: Duration = Duration::from_secs(60);
-
 /// Packets that the device has to send, up to which those of [`Priority::Low`] join them
 ///
 /// What comes later waits for them: 3.6 µs at 9.2 GB/s.
@@ -31,49 +25,6 @@ const LOW_QUEUE: u32 = 8;
 const SHORTEST_SHARE: u64 = 1 << 15;
 
 const NONE: SessionId = SessionId(0);
-
-impl Path {
-    /// When the bulk lane counts as stalled
-    pub(super) fn bulk_deadline(&self) -> Time {
-        if self.receiver.is_empty() { Time::MAX } else { self.receiver.last_progress() + self.timeout }
-    }
-
-    /// When time changes something
-    pub(super) fn next_timeout(&self) -> Time {
-        let lane = if self.may_ask() {
-            self.lane.next_timeout().min(self.receiver.question_at())
-        } else {
-            self.lane.silent_at()
-        };
-        lane.min(self.bulk_deadline()).min(self.keep_alive_at()).min(self.sender.waits_until())
-    }
-
-    /// When the path counts as lost
-    pub(super) fn lost_at(&self) -> Time {
-        self.lane.silent_at().min(self.bulk_deadline())
-    }
-
-    /// The packet without content that should be sent now, if nothing else is
-    fn due(&self, now: Time) -> Option<Due> {
-        let is_stalled = now >= self.receiver.question_at();
-        let due = if is_stalled { Some(Due::Question) } else { self.lane.due(now) };
-        due.filter(|_| self.may_ask())
-    }
-
-    /// Whether packets without content may be sent
-    fn may_ask(&self) -> bool {
-        self.is_proven || self.probes
-    }
-
-    /// When to send something on the bulk lane, lest it dies of rest
-    fn keep_alive_at(&self) -> Time {
-        if self.is_proven && self.receiver.is_empty() {
-            self.receiver.last_progress() + BULK_KEEP_ALIVE
-        } else {
-            Time::MAX
-        }
-    }
-}
 
 impl Peering {
     /// What the caller must post next, if there is anything

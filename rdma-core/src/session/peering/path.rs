@@ -1,12 +1,19 @@
 //! A path of a peering
 
+use std::time::Duration;
+
 use super::super::bulk::{BulkReceiver, BulkSender};
-use super::super::lane::{Lane, LaneConfig};
+use super::super::lane::{Due, Lane, LaneConfig};
 use super::super::{Address, MAX_ARRIVALS, MAX_GRANTS, SessionId, StreamId};
 use crate::Time;
 
 /// The part of a path's timeout for which a grant waits for its message, so that its receiver does not take the lane for stalled
 const PART_OF_TIMEOUT: u32 = 4;
+
+/// Time without a message on a bulk lane after which one keeps its queue pair alive
+///
+/// On Apple's device a queue pair that rests for about 23 minutes dies (field reports).
+const BULK_KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// Both lanes of a path
 #[derive(Debug)]
@@ -17,7 +24,7 @@ pub(super) struct Path {
     pub(super) sender: BulkSender,
     /// Bytes per second, to compare paths.
     pub(super) rate: u64,
-    pub(super) timeout: std::time::Duration,
+    pub(super) timeout: Duration,
     /// Packets that the caller has posted, and whose sends have not completed.
     pub(super) unsent: u32,
     /// Whether this side asks first.
@@ -44,6 +51,47 @@ impl Path {
     /// How long the path needs for `bytes` more, in nanoseconds, for comparisons
     pub(super) fn completion(&self, bytes: u64) -> u64 {
         (u128::from(bytes) * 1_000_000_000 / u128::from(self.rate)) as u64
+    }
+
+    /// When the bulk lane counts as stalled
+    pub(super) fn bulk_deadline(&self) -> Time {
+        if self.receiver.is_empty() { Time::MAX } else { self.receiver.last_progress() + self.timeout }
+    }
+
+    /// When time changes something
+    pub(super) fn next_timeout(&self) -> Time {
+        let lane = if self.may_ask() {
+            self.lane.next_timeout().min(self.receiver.question_at())
+        } else {
+            self.lane.silent_at()
+        };
+        lane.min(self.bulk_deadline()).min(self.keep_alive_at()).min(self.sender.waits_until())
+    }
+
+    /// When the path counts as lost
+    pub(super) fn lost_at(&self) -> Time {
+        self.lane.silent_at().min(self.bulk_deadline())
+    }
+
+    /// The packet without content that should be sent now, if nothing else is
+    pub(super) fn due(&self, now: Time) -> Option<Due> {
+        let is_stalled = now >= self.receiver.question_at();
+        let due = if is_stalled { Some(Due::Question) } else { self.lane.due(now) };
+        due.filter(|_| self.may_ask())
+    }
+
+    /// Whether packets without content may be sent
+    pub(super) fn may_ask(&self) -> bool {
+        self.is_proven || self.probes
+    }
+
+    /// When to send something on the bulk lane, lest it dies of rest
+    pub(super) fn keep_alive_at(&self) -> Time {
+        if self.is_proven && self.receiver.is_empty() {
+            self.receiver.last_progress() + BULK_KEEP_ALIVE
+        } else {
+            Time::MAX
+        }
     }
 }
 
