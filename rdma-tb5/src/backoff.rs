@@ -47,7 +47,7 @@ pub struct PollPolicy {
 
 impl Default for PollPolicy {
     /// Some hundred microseconds of spinning, then naps of 100 µs that grow to 10 ms within 100 ms: a node at rest with a session over one port
-    /// costs about a percent of a core, and more with more ports
+    /// costs less than a percent of a core, and more with more ports
     fn default() -> Self {
         Self { spins: 2_000, nap: Duration::from_micros(100), longest_nap: Duration::from_millis(10) }
     }
