@@ -68,8 +68,8 @@ impl Arena {
 
     /// Drops the arena, of which no byte was written outside of `written`: ranges in bytes
     ///
-    /// A mapping that is [reused](Reuse) is cleared there, and not looked through whole, which takes a simulation of many nodes longer than
-    /// all else. Wrong ranges break no memory, but a later arena may then begin with old bytes.
+    /// A mapping that is [reused](Reuse) is then cleared there only, without a look at its other pages. With wrong ranges, a later arena may
+    /// begin with old bytes; no memory rule is broken.
     ///
     /// # Panics
     ///

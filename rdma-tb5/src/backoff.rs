@@ -82,9 +82,9 @@ pub(crate) struct Backoff {
     naps: AtomicU32,
     /// What `naps` was before the last nap ended.
     naps_before: AtomicU32,
-    /// The thread that polled last.
+    /// The thread that polled last, when a rest could follow.
     poller: AtomicUsize,
-    /// Whether another thread has posted since the last rest: its completion is awaited, whatever the node knows of it.
+    /// Whether a thread other than the polling one has posted since the last rest: that thread awaits the completion.
     is_awaited: AtomicBool,
     /// Started when the task sleeps for the first time.
     timer: Mutex<Option<Arc<WakeTimer>>>,
@@ -126,11 +126,27 @@ impl Backoff {
     /// Notes that a request was posted which will complete soon: ends a nap of the task
     #[inline]
     pub(crate) fn posted(&self) {
-        if self.poller.load(Ordering::Relaxed) != this_thread() {
+        let (idle, spins) = (self.idle.load(Ordering::Relaxed), self.spins.load(Ordering::Relaxed));
+        if self.may_rest(idle, spins) && self.poller.load(Ordering::Relaxed) != this_thread() {
             self.is_awaited.store(true, Ordering::Relaxed);
         }
-        if self.idle.load(Ordering::Relaxed) >= self.spins.load(Ordering::Relaxed) {
+        if idle >= spins {
             self.end_nap();
+        }
+    }
+
+    /// Whether a [rest](Self::rest) may follow: the task sleeps, or spins after a nap, and not for all polls
+    #[inline]
+    fn may_rest(&self, idle: u32, spins: u32) -> bool {
+        idle >= spins || spins < self.policy.spins
+    }
+
+    fn note_poller(&self) {
+        let here = this_thread();
+        if self.poller.load(Ordering::Relaxed) != here {
+            self.poller.store(here, Ordering::Relaxed);
+            // What the other thread has posted looked like a post of the task.
+            self.is_awaited.store(true, Ordering::Relaxed);
         }
     }
 
@@ -162,14 +178,11 @@ impl Backoff {
     ///
     /// Returns whether it is after a nap.
     pub(crate) fn wait(&self, cx: &Context<'_>, has_found: bool) -> bool {
-        let here = this_thread();
-        if self.poller.load(Ordering::Relaxed) != here {
-            self.poller.store(here, Ordering::Relaxed);
-            // What the other thread has posted looked like a post of the task.
-            self.is_awaited.store(true, Ordering::Relaxed);
-        }
         let mut idle = self.idle.load(Ordering::Relaxed).saturating_add(1);
         let mut spins = self.spins.load(Ordering::Relaxed);
+        if self.may_rest(idle, spins) {
+            self.note_poller();
+        }
         if has_found {
             spins = if idle > spins { self.spin_after_nap() } else { self.spin_on() };
             idle = 0;

@@ -248,6 +248,8 @@ mod tests {
         backoff.rest();
         assert_eq!(polls_until_nap(), Some(63), "it has not slept yet");
         (0..200).for_each(|_| _ = backoff.wait(&cx, false));
+        // The thread that polls is another one than before, which was none.
+        backoff.rest();
         for is_post in [false, true] {
             if is_post {
                 backoff.posted();

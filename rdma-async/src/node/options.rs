@@ -114,8 +114,7 @@ impl NodeOptions {
     /// How long the peer may take for its hello, for its answer to the one of this side, and for the proof of a shared key; 10 s each
     ///
     /// Not longer than is left of [`connect_timeout`](Self::connect_timeout), which bounds them all and the first path, and decides unless this is
-    /// shorter. The error
-    /// [names](crate::ConnectError::Timeout) what was waited for.
+    /// shorter. The error [names](crate::ConnectError::Timeout) what was waited for.
     pub fn hello_timeout(self, hello_timeout: Duration) -> Self {
         Self { hello_timeout, ..self }
     }
