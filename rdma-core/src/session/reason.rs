@@ -2,161 +2,106 @@
 
 use std::fmt;
 
-/// Why the sender of a [`Bye`](super::ControlMessage::Bye) ends all sessions
-///
-/// ```
-/// use rdma_core::session::ByeReason;
-///
-/// assert_eq!(ByeReason::from_code(ByeReason::NoMemory.code()), ByeReason::NoMemory);
-/// assert_eq!(ByeReason::from_code(200).to_string(), "it gives a reason that this version does not know, 200");
-/// ```
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[non_exhaustive]
-pub enum ByeReason {
+/// Makes an enum of reasons with consecutive codes, each with its sentence; codes of later versions stay readable
+macro_rules! reasons {
+    (
+        $(#[$enum_doc:meta])*
+        $name:ident from $first:literal, or else $unknown:literal;
+        $($(#[$doc:meta])* $variant:ident: $text:literal,)+
+    ) => {
+        $(#[$enum_doc])*
+        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+        #[non_exhaustive]
+        pub enum $name {
+            $($(#[$doc])* $variant,)+
+            /// A reason of a later version
+            Other(u8),
+        }
+
+        impl $name {
+            /// The known reasons, in the order of their codes
+            const KNOWN: &[Self] = &[$(Self::$variant),+];
+
+            /// The byte in the message
+            pub fn code(self) -> u8 {
+                match self {
+                    Self::Other(code) => code,
+                    known => {
+                        let index = Self::KNOWN.iter().position(|other| *other == known);
+                        $first + index.expect("the table has every known reason") as u8
+                    }
+                }
+            }
+
+            /// The reason with this code
+            pub fn from_code(code: u8) -> Self {
+                let known = code.checked_sub($first).and_then(|index| Self::KNOWN.get(usize::from(index)));
+                known.copied().unwrap_or(Self::Other(code))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$variant => f.write_str($text),)+
+                    Self::Other(code) => write!(f, $unknown, code),
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Why the sender of a [`Bye`](super::ControlMessage::Bye) ends all sessions
+    ///
+    /// Its text continues a sentence about the sender: "the peer has left: it …".
+    ///
+    /// ```
+    /// use rdma_core::session::ByeReason;
+    ///
+    /// assert_eq!(ByeReason::from_code(ByeReason::NoMemory.code()), ByeReason::NoMemory);
+    /// assert_eq!(ByeReason::from_code(200).to_string(), "it gives a reason that this version does not know, 200");
+    /// ```
+    ByeReason from 1, or else "it gives a reason that this version does not know, {}";
     /// The last session is over
-    Done,
+    Done: "its last session is over",
     /// Its node is closed
-    Closed,
+    Closed: "its node is closed",
     /// Its application has given up connecting, or accepting the connection
-    Cancelled,
+    Cancelled: "its application has given up connecting",
     /// Its runtime has dropped the task that drives sessions
-    RuntimeGone,
+    RuntimeGone: "its runtime has dropped the task that drives sessions",
     /// It has heard nothing from the receiver for the peer timeout
-    Silence,
+    Silence: "it has heard nothing from this side for the peer timeout",
     /// The receiver does not keep to the protocol
-    Violation,
+    Violation: "it says that this side violates the protocol",
     /// Its device has failed
-    Device,
+    Device: "its device has failed",
     /// It has as many peers as it has memory for
-    NoMemory,
+    NoMemory: "it has no memory for another peer",
     /// Too many attempts to connect to it were under way, and this one had begun first
-    Crowded,
+    Crowded: "too many others were connecting to it at once",
     /// The receiver took too long for its part of the introduction
-    Late,
+    Late: "this side took too long to introduce itself",
     /// No path was made, or none carried packets in both directions
-    NoPath,
-    /// A reason of a later version
-    Other(u8),
+    NoPath: "no path between the two sides carries packets",
 }
 
-const BYE_REASONS: [ByeReason; 11] = [
-    ByeReason::Done,
-    ByeReason::Closed,
-    ByeReason::Cancelled,
-    ByeReason::RuntimeGone,
-    ByeReason::Silence,
-    ByeReason::Violation,
-    ByeReason::Device,
-    ByeReason::NoMemory,
-    ByeReason::Crowded,
-    ByeReason::Late,
-    ByeReason::NoPath,
-];
-
-impl ByeReason {
-    /// The byte in the message; 1 to 11 for the known reasons
-    pub fn code(self) -> u8 {
-        match self {
-            Self::Other(code) => code,
-            known => code_of(&BYE_REASONS, known, 1),
-        }
-    }
-
-    /// The reason with this code
-    pub fn from_code(code: u8) -> Self {
-        with_code(&BYE_REASONS, code, 1).unwrap_or(Self::Other(code))
-    }
-}
-
-/// The sentence continues one about the sender: "the peer has left: it …"
-impl fmt::Display for ByeReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Done => "its last session is over",
-            Self::Closed => "its node is closed",
-            Self::Cancelled => "its application has given up connecting",
-            Self::RuntimeGone => "its runtime has dropped the task that drives sessions",
-            Self::Silence => "it has heard nothing from this side for the peer timeout",
-            Self::Violation => "it says that this side violates the protocol",
-            Self::Device => "its device has failed",
-            Self::NoMemory => "it has no memory for another peer",
-            Self::Crowded => "too many others were connecting to it at once",
-            Self::Late => "this side took too long to introduce itself",
-            Self::NoPath => "no path between the two sides carries packets",
-            Self::Other(code) => {
-                return write!(f, "it gives a reason that this version does not know, {code}");
-            }
-        })
-    }
-}
-
-/// Why the sender of a [`Lost`](super::ControlMessage::Lost) has no such path
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[non_exhaustive]
-pub enum LostReason {
+reasons! {
+    /// Why the sender of a [`Lost`](super::ControlMessage::Lost) has no such path
+    LostReason from 0, or else "the peer gives a reason that this version does not know, {}";
     /// It had the path, and has lost it
-    Lost,
+    Lost: "the path was lost",
     /// The two ports do not reach each other, as far as the sender knows: no cable joins them, or they carry different transports
-    Unreachable,
+    Unreachable: "they do not reach each other",
     /// Its device has refused or failed, or cannot be opened
-    Device,
+    Device: "the device of the peer has failed",
     /// Its port connects no queue pairs: another process has it, or it is wedged
-    Busy,
+    Busy: "the port of the peer is in use by another process, or wedged",
     /// It has no memory, or no objects of the device, for another path
-    NoMemory,
+    NoMemory: "the peer has no memory for another path",
     /// Another path of the peering is on its port
-    PortUsed,
-    /// A reason of a later version
-    Other(u8),
-}
-
-const LOST_REASONS: [LostReason; 6] = [
-    LostReason::Lost,
-    LostReason::Unreachable,
-    LostReason::Device,
-    LostReason::Busy,
-    LostReason::NoMemory,
-    LostReason::PortUsed,
-];
-
-impl LostReason {
-    /// The byte in the message; 0 to 5 for the known reasons
-    pub fn code(self) -> u8 {
-        match self {
-            Self::Other(code) => code,
-            known => code_of(&LOST_REASONS, known, 0),
-        }
-    }
-
-    /// The reason with this code
-    pub fn from_code(code: u8) -> Self {
-        with_code(&LOST_REASONS, code, 0).unwrap_or(Self::Other(code))
-    }
-}
-
-impl fmt::Display for LostReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Lost => "the path was lost",
-            Self::Unreachable => "they do not reach each other",
-            Self::Device => "the device of the peer has failed",
-            Self::Busy => "the port of the peer is in use by another process, or wedged",
-            Self::NoMemory => "the peer has no memory for another path",
-            Self::PortUsed => "the port of the peer has another path",
-            Self::Other(code) => {
-                return write!(f, "the peer gives a reason that this version does not know, {code}");
-            }
-        })
-    }
-}
-
-fn code_of<R: Copy + PartialEq>(reasons: &[R], reason: R, first: u8) -> u8 {
-    let index = reasons.iter().position(|known| *known == reason).expect("the table has every known reason");
-    first + index as u8
-}
-
-fn with_code<R: Copy>(reasons: &[R], code: u8, first: u8) -> Option<R> {
-    reasons.get(usize::from(code.checked_sub(first)?)).copied()
+    PortUsed: "the port of the peer has another path",
 }
 
 #[cfg(test)]
