@@ -459,7 +459,7 @@ impl<D: Device> Drop for Control<D> {
         self.node.port_watch.leave(&mut self.watcher);
         if !self.node.runtime.is_killed() {
             let reason = self.goodbye(self.on_drop);
-            self.stream.say_goodbye(None, reason);
+            self.stream.say_goodbye(reason);
         }
         self.peering.fail(&SessionError::RuntimeGone);
         let News { opened, lost, .. } = self.peering.update(|state, _| state.take_news());

@@ -3,7 +3,6 @@
 use std::future::{pending, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use super::options::{PART, TRANSMIT};
 #[cfg(feature = "shared-key")]
 use super::sealed::SealedStream;
 use super::wire::ControlStream;
-use crate::bootstrap_stream::{BootstrapStream, BoxedStream, read_exact, write_all};
+use crate::bootstrap_stream::{BootstrapStream, BoxedStream};
 use crate::connect_stage::ConnectStage;
 use crate::error::{ConnectError, SessionError};
 use crate::node_id::NodeId;
@@ -102,35 +101,29 @@ impl<D: Device> Stages<'_, D> {
 async fn introduce<D: Device>(
     mut stages: Stages<'_, D>,
     attempt: Attempt<D>,
-    mut stream: BoxedStream,
+    stream: BoxedStream,
     side: Side,
 ) -> Result<Arc<PeeringShared<D>>, ConnectError> {
     let node = Arc::clone(attempt.node());
     let ours = hello(&node);
-    let written = AtomicU8::new(UNSENT);
-    let exchange = exchange_hellos(&mut stream, &ours, side, &written);
-    let exchanged = stages.pass(ConnectStage::Hello, exchange).await;
     let mut stream = ControlStream::new(stream);
-    let refused = |stream: &mut ControlStream, hello: Option<&Hello>, error: ConnectError| {
+    let exchanged = stages.pass(ConnectStage::Hello, exchange_hellos(&mut stream, &ours, side)).await;
+    let refused = |stream: &mut ControlStream, error: ConnectError| {
         if let Some(reason) = refusal(&error) {
-            stream.say_goodbye(hello, reason);
+            // The peer waits for a hello first.
+            stream.push_hello(&ours);
+            stream.say_goodbye(reason);
         }
         error
     };
-    let theirs = exchanged.map_err(|error| match written.load(Ordering::Relaxed) {
-        // The peer waits for a hello first.
-        UNSENT => refused(&mut stream, Some(&ours), error),
-        SENT => refused(&mut stream, None, error),
-        // It would take what follows for the rest.
-        _ => error,
-    })?;
+    let theirs = exchanged.map_err(|error| refused(&mut stream, error))?;
     let confirmed = stages.pass(ConnectStage::Answer, confirm(&mut stream, &ours, &theirs)).await;
-    confirmed.map_err(|error| refused(&mut stream, None, error))?;
+    confirmed.map_err(|error| refused(&mut stream, error))?;
     stages.place = None;
     let peer_timeout = ours.peer_timeout.min(theirs.peer_timeout);
     let span = tracing::info_span!(parent: None, "peer", node = %NodeId(ours.incarnation), peer = %NodeId(theirs.incarnation));
     let peering = make_peering(&node, side, peer_timeout, &ours, &theirs, span.clone());
-    let peering = peering.map_err(|error| refused(&mut stream, None, error))?;
+    let peering = peering.map_err(|error| refused(&mut stream, error))?;
     let peer = (theirs.ports, ours.features.common(theirs.features));
     let mut control = Control::new(attempt, Arc::clone(&peering), stream, side, peer_timeout, peer);
     let guard = NodeGuard::new(Arc::clone(&node));
@@ -167,30 +160,20 @@ fn hello<D: Device>(node: &NodeInner<D>) -> Hello {
     }
 }
 
-// How much of a hello was written
-const UNSENT: u8 = 0;
-const CUT: u8 = 1;
-const SENT: u8 = 2;
-
 async fn exchange_hellos(
-    stream: &mut BoxedStream,
+    stream: &mut ControlStream,
     ours: &Hello,
     side: Side,
-    written: &AtomicU8,
 ) -> Result<Hello, ConnectError> {
-    let write = async |stream: &mut BoxedStream| {
-        written.store(CUT, Ordering::Relaxed);
-        let done = write_all(stream, &ours.to_bytes()).await;
-        written.store(SENT, Ordering::Relaxed);
-        done
-    };
     if side == Side::Connecting {
-        write(stream).await?;
+        stream.push_hello(ours);
+        stream.flush().await?;
     }
     let theirs = read_hello(stream).await;
     // A peer that is refused learns why from this hello.
     if side == Side::Accepting && matches!(theirs, Ok(_) | Err(ConnectError::Peer(_))) {
-        write(stream).await?;
+        stream.push_hello(ours);
+        stream.flush().await?;
     }
     let theirs = theirs?;
     if theirs.group_epoch != ours.group_epoch {
@@ -200,18 +183,18 @@ async fn exchange_hellos(
     Ok(theirs)
 }
 
-async fn read_hello(stream: &mut BoxedStream) -> Result<Hello, ConnectError> {
+async fn read_hello(stream: &mut ControlStream) -> Result<Hello, ConnectError> {
     let mut bytes = [0; Hello::LEN];
     // A peer of another version may send a shorter hello and wait: its head is checked before the rest is read.
     let (head, rest) = bytes.split_at_mut(Hello::HEAD_LEN);
-    read_exact(stream, head).await?;
+    stream.read_exact(head).await?;
     let checked = Hello::check_head((&*head).try_into().expect("the slice has this length"));
     if checked == Err(HelloError::KeyRequired) {
         // It reads nothing before it has written the rest of its proof.
-        read_exact(stream, &mut [0; Hello::PROOF_LEN]).await?;
+        stream.read_exact(&mut [0; Hello::PROOF_LEN]).await?;
     }
     checked?;
-    read_exact(stream, rest).await?;
+    stream.read_exact(rest).await?;
     Ok(Hello::from_bytes(&bytes)?)
 }
 

@@ -7,10 +7,10 @@ use std::task::{Context, Poll, Waker, ready};
 
 use rdma_core::session::{ByeReason, ControlMessage, Hello};
 
-use crate::bootstrap_stream::BoxedStream;
+use crate::bootstrap_stream::{BoxedStream, read_exact};
 use crate::error::ConnectError;
 
-/// A bootstrap stream after the hellos: writes while it reads, so that two sides that write at once do not wait for each other
+/// A bootstrap stream: from the messages on, it writes while it reads, so that two sides that write at once do not wait for each other
 pub(super) struct ControlStream {
     /// `None` once it has ended.
     stream: Option<BoxedStream>,
@@ -19,6 +19,8 @@ pub(super) struct ControlStream {
     /// Bytes that the stream has not taken.
     unsent: VecDeque<u8>,
     is_flushed: bool,
+    /// Whether the hello of this side was appended.
+    has_hello: bool,
     /// Whether this side has said goodbye, which is the last thing that it says.
     says_goodbye: bool,
 }
@@ -34,6 +36,7 @@ impl ControlStream {
             received_len: 0,
             unsent: VecDeque::new(),
             is_flushed: true,
+            has_hello: false,
             says_goodbye: false,
         }
     }
@@ -45,6 +48,21 @@ impl ControlStream {
     /// Ends the stream
     pub(super) fn end(&mut self) {
         self.stream = None;
+    }
+
+    /// Appends the hello of this side, once
+    pub(super) fn push_hello(&mut self, hello: &Hello) {
+        if !std::mem::replace(&mut self.has_hello, true) {
+            self.push_bytes(&hello.to_bytes());
+        }
+    }
+
+    /// Fills `bytes` with what precedes the messages of the peer
+    pub(super) async fn read_exact(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        match &mut self.stream {
+            Some(stream) => read_exact(stream, bytes).await,
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
     }
 
     /// Appends a message, which [`poll_next`](Self::poll_next) and [`flush`](Self::flush) write
@@ -67,11 +85,8 @@ impl ControlStream {
         }
     }
 
-    /// Says why this side ends the peering, as far as the stream takes it now; behind the hello of this side, if the peer has not got it
-    pub(super) fn say_goodbye(&mut self, hello: Option<&Hello>, reason: ByeReason) {
-        if let Some(hello) = hello {
-            self.push_bytes(&hello.to_bytes());
-        }
+    /// Says why this side ends the peering, as far as the stream takes it now
+    pub(super) fn say_goodbye(&mut self, reason: ByeReason) {
         self.push(ControlMessage::Bye(reason));
         // The peer sees the end of the stream in any case.
         let _ = self.poll_write(&mut Context::from_waker(Waker::noop()));

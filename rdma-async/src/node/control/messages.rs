@@ -50,7 +50,7 @@ impl<D: Device> Control<D> {
             ControlMessage::Confirm(_) | ControlMessage::Offer(_) => {
                 if let Some(first) = &mut self.first {
                     first.note(HelloError::Unexpected.into());
-                    self.stream.say_goodbye(None, ByeReason::Violation);
+                    self.stream.say_goodbye(ByeReason::Violation);
                 }
                 self.stream.end();
             }
