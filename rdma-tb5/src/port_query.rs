@@ -25,6 +25,8 @@ type Outcome = Result<bool, Error>;
 type Query = Box<dyn FnOnce() -> Outcome + Send>;
 
 struct QueryThread {
+    /// A child that is forked from this process has no such thread.
+    process: u32,
     queries: Sender<Query>,
     outcomes: Receiver<Outcome>,
     /// Whether a query is under way that was given up.
@@ -40,7 +42,7 @@ impl PortQuery {
     pub(crate) fn run(&self, query: impl FnOnce() -> Outcome + Send + 'static) -> Option<Outcome> {
         let device = &self.device;
         let mut slot = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.is_none() {
+        if slot.as_ref().is_none_or(|thread| thread.process != std::process::id()) {
             match QueryThread::start(device) {
                 Ok(thread) => *slot = Some(thread),
                 Err(error) => {
@@ -88,7 +90,7 @@ impl QueryThread {
             }
         };
         std::thread::Builder::new().name(format!("port of {device}")).spawn(run)?;
-        Ok(Self { queries, outcomes, is_blocked: false })
+        Ok(Self { process: std::process::id(), queries, outcomes, is_blocked: false })
     }
 }
 

@@ -252,7 +252,8 @@ fn an_unplugged_cable_is_unplugged_for_both_processes() {
     assert!(a.end() && b.end());
 }
 
-/// Catches a forked child that writes to the rings of its parent, and one that leaves the fabric for its parent.
+/// Catches a forked child that writes to the rings of its parent, one that leaves the fabric for its parent, and one whose post waits for a
+/// thread that only its parent has.
 #[test]
 fn a_forked_child_is_refused_and_its_parent_goes_on() {
     let hosts = pair("forked");
@@ -265,6 +266,9 @@ fn a_forked_child_is_refused_and_its_parent_goes_on() {
     a.goes_on(to_b, 10);
     b.goes_on(to_a, 10);
     assert!(b.end());
+    // The next post queries the port.
+    a.ask(&format!("poll {to_b} 2000"));
+    assert_eq!(a.ask(&format!("fork {to_b}")), "0");
     drop(hosts);
     // Only one process is in the fabric now, and its child has a copy of the lock.
     assert_eq!(a.ask(&format!("fork {to_b}")), "0");

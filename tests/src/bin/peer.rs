@@ -3,10 +3,10 @@
 //! `open DEVICE FRAMES BYTES` creates a queue pair and prints its address, `connect N ADDRESS` connects it. Then one of: `ping N COUNT LEN`
 //! and `pong N COUNT LEN`, `send N COUNT LEN` and `take N COUNT LEN`, which print how long they took; or `expect N COUNT LEN`, which takes
 //! the messages that were expected before, prints how many came in all, and posts receives for others; or `talk N`, which exchanges
-//! messages for ever beside other commands and checks each byte, `count N`, which prints how many arrived, and `drop N`; `fork N` has a
-//! child that tries the verbs of link N, expects the error of a device that is gone, and ends; `split DEVICE`, before all others, has a
-//! child that creates a queue pair and ends. `fill DEVICE` creates queue pairs until one is refused, and prints how many. Each line is
-//! answered by one.
+//! messages for ever beside other commands and checks each byte, `count N`, which prints how many arrived, and `drop N`; `poll N COUNT`
+//! polls the queue of link N so many times; `fork N` has a child that tries the verbs of link N, expects the error of a device that is
+//! gone, and ends; `split DEVICE`, before all others, has a child that creates a queue pair and ends. `fill DEVICE` creates queue pairs
+//! until one is refused, and prints how many. Each line is answered by one.
 
 #![allow(unsafe_code, reason = "tests name memory and call the verbs themselves")]
 
@@ -63,6 +63,11 @@ fn main() -> Result<()> {
                     links.push(Some(Talk::new(link)));
                 }
                 (links.len() - before).to_string()
+            }
+            "poll" => {
+                let Some(talk) = &mut links[number(1)] else { return Err("there is no such link".into()) };
+                (0..number(2)).try_for_each(|_| talk.link.poll().map(drop))?;
+                "polled".to_owned()
             }
             "fork" => in_child(|| links[number(1)].as_mut().is_some_and(|talk| is_refused(&mut talk.link))),
             "split" => in_child(|| open(&provider, words[1], 15, 16 << 10).is_ok()),
