@@ -231,6 +231,14 @@ impl Backoff {
         spins
     }
 
+    /// Waits until the thread of the timer has noted that a nap was cut short
+    #[cfg(test)]
+    pub(crate) fn await_cut(&self) {
+        while lock(&self.timer).as_ref().is_some_and(|timer| lock(&timer.request).is_cut) {
+            std::thread::yield_now();
+        }
+    }
+
     /// Wakes a task after a nap; false if a post has ended the nap already
     fn wake_after(&self, nap: Duration, waker: &Waker) -> bool {
         lock(&self.timer).get_or_insert_with(WakeTimer::start).schedule(nap, waker)

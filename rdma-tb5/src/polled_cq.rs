@@ -261,6 +261,7 @@ mod tests {
             assert_eq!(backoff.next_nap(), hours(100), "as long as before");
         }
         std::thread::scope(|scope| _ = scope.spawn(|| backoff.posted()));
+        backoff.await_cut();
         backoff.rest();
         assert!(!backoff.wait(&cx, false), "another thread has posted");
         (0..7).for_each(|_| _ = backoff.wait(&cx, true));
