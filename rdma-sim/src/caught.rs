@@ -1,11 +1,11 @@
-//! Panics that are caught: what they say, and where they were
+//! Panics that are caught: their texts and places
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::mem;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, resume_unwind};
 
-/// What a panic says, and where it was
+/// The text of a panic, and its place in the source
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Panic {
     pub(crate) text: String,
@@ -25,7 +25,7 @@ impl Panic {
 #[derive(Debug, Default)]
 struct Panics {
     list: Vec<Panic>,
-    /// Those before it are of what is around the innermost [`catch`]
+    /// The panics before this index belong to the code around the innermost [`catch`]
     start: usize,
 }
 
@@ -85,7 +85,7 @@ impl Caught {
         resume_unwind(self.payload)
     }
 
-    /// What it says, and what the destructor of its payload does if that panics
+    /// The panic, and that of the destructor of its payload if there was one
     pub(crate) fn into_panics(self) -> Vec<Panic> {
         let Self { panic, payload } = self;
         let of_payload = catch(|| drop(payload)).err().map(|caught| {

@@ -54,15 +54,15 @@ pub(super) struct RunFailure {
 /// Most panics that are printed of those that followed
 const MOST: usize = 8;
 
-/// Where a run has panicked, if it has, and the panics that followed, as lines behind the reason
-pub(super) struct Aftermath<'a>(pub(super) Option<&'a str>, pub(super) &'a [Panic]);
+/// The place where a run has panicked, if it has, and the panics that followed, printed as lines behind the reason
+pub(super) struct PanicSites<'a>(pub(super) Option<&'a str>, pub(super) &'a [Panic]);
 
-impl fmt::Display for Aftermath<'_> {
+impl fmt::Display for PanicSites<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(site, later) = self;
         site.map_or(Ok(()), |site| write!(f, "\nat {site}"))?;
         for Panic { text, site } in later.iter().take(MOST) {
-            write!(f, "\nA panic followed: {text}{}", Aftermath(site.as_deref(), &[]))?;
+            write!(f, "\nA panic followed: {text}{}", PanicSites(site.as_deref(), &[]))?;
         }
         match later.len().saturating_sub(MOST) {
             0 => Ok(()),
@@ -149,7 +149,7 @@ impl fmt::Display for CheckFailure {
             true => write!(f, "the plain run failed: {reason}")?,
             false => write!(f, "seed {} failed: {reason}", replay.seed)?,
         }
-        write!(f, "{}", Aftermath(site.as_deref(), later))?;
+        write!(f, "{}", PanicSites(site.as_deref(), later))?;
         // The runs of a guided or exhaustive check depend on each other.
         let are_independent = original.branches.is_empty() && original.scheduler != Scheduler::Every;
         // The plain run, which is no seed, says nothing of the rate; nor does the first seed alone.

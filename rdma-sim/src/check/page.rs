@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::environment::print_line;
-use super::failure::{Aftermath, RunFailure};
+use super::failure::{PanicSites, RunFailure};
 use super::run::FinishedRun;
 use crate::History;
 
@@ -31,8 +31,8 @@ impl Page<'_> {
         let mut title = format!("{name}, {}", self.run);
         if let Err(failed) = outcome {
             title += ": failed";
-            let aftermath = Aftermath(failed.site.as_deref(), &failed.later);
-            history.remarks.push((history.end, format!("{}{aftermath}", failed.reason)));
+            let sites = PanicSites(failed.site.as_deref(), &failed.later);
+            history.remarks.push((history.end, format!("{}{sites}", failed.reason)));
         }
         let file = file(path, self.test);
         let file = std::path::absolute(&file).unwrap_or(file);

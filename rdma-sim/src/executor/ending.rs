@@ -68,7 +68,7 @@ impl<F> Drop for Ending<'_, F> {
         if !self.is_done {
             self.drop_all();
         }
-        self.panics.drain(..).for_each(|panic| self.progress.has_panicked(panic));
+        self.panics.drain(..).for_each(|panic| self.progress.keep_later_panic(panic));
     }
 }
 

@@ -49,8 +49,8 @@ impl Progress {
         }
     }
 
-    /// A destructor has panicked after the failure of the run
-    pub(super) fn has_panicked(&self, caught: Caught) {
+    /// Keeps the panic of a destructor that ran after the failure of the run
+    pub(super) fn keep_later_panic(&self, caught: Caught) {
         let panics = caught.into_panics();
         lock(&self.later).extend(panics);
     }

@@ -160,7 +160,7 @@ fn an_exhaustive_check_reports_orders_that_it_did_not_try() {
 
 /// Regression: all orders had been tried, and the advice was to try more. Catches advice that is missing where there are more orders.
 #[test]
-fn what_no_order_reaches_is_not_a_matter_of_more_runs() {
+fn no_more_runs_are_advised_when_all_orders_were_tried() {
     let never = |runs, pick| {
         let check = Check::new().runs(runs).exhaustive().reaches(["the end"]);
         let test = async |net: Net| rdma_core::sometimes!(net.pick(pick) == 9, "the tenth");

@@ -1,4 +1,4 @@
-//! What completes while no message is sent is upkeep of the paths: completion queues are told so, and may let their tasks sleep
+//! Completions while no message is sent are upkeep of the paths: completion queues may let their tasks sleep on
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,7 +9,7 @@ use rdma_core::Time;
 use rdma_sim::Sim;
 use rdma_tests::{Hooks, begun, connect, hooked_node, message, node, options};
 
-/// How often the queue of a device was told that nothing but upkeep has completed
+/// How often a node has let the queue of a device rest
 #[derive(Default)]
 struct Rests(AtomicU64);
 
@@ -19,8 +19,8 @@ impl Hooks for Rests {
     }
 }
 
-/// Catches a queue that is told of upkeep while messages are on their way, which would make the answer wait for the end of a nap, and one
-/// that is never told of it.
+/// Catches a node that lets a queue rest while messages are on their way, which would make the answer wait for the end of a nap, and one
+/// that never does.
 #[test]
 fn queues_rest_when_nothing_but_upkeep_completes() {
     for len in [0, 64, 4033, 100_000] {
@@ -61,9 +61,9 @@ fn queues_rest_when_nothing_but_upkeep_completes() {
     }
 }
 
-/// Catches a queue that is told of upkeep while the peer does not take a message: what completes next may be its answer.
+/// Catches a node that lets a queue rest while the peer has not taken a message: the next completion may be its answer.
 #[test]
-fn a_message_that_is_not_delivered_is_no_rest() {
+fn a_queue_does_not_rest_while_a_message_is_undelivered() {
     let faults = "at 1s b pause; at 1600ms b resume".parse().unwrap();
     Sim::new().faults(faults).run(async |net| {
         let hooks: Arc<Rests> = Arc::default();

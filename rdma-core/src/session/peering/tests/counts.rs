@@ -133,9 +133,9 @@ fn parts_that_are_lost_with_their_path_are_counted() {
     }
 }
 
-/// Catches what arrives intact, is dropped, and does not count as refused, or counts as received or damaged.
+/// Catches packets and parts that arrive intact, are dropped, and do not count as refused, or count as received or damaged.
 #[test]
-fn what_is_of_another_incarnation_is_refused() {
+fn packets_and_parts_of_another_epoch_count_as_refused() {
     let mut world = World::new(1, 1);
     world.run(Duration::from_millis(1));
     let session = world.nodes[1].peering.open().unwrap();
@@ -158,7 +158,7 @@ fn what_is_of_another_incarnation_is_refused() {
     assert_eq!(lanes(&world, 0, 0)[1], LaneCounts { refused: 1, lost: 3, ..bulk }, "it costs the path");
 }
 
-/// Catches what is under way, or may still go, that is counted as that of the other lane, or before the path is proven.
+/// Catches credits and packets under way that are counted as those of the other lane, or before the path is proven.
 #[test]
 fn credits_and_what_is_under_way_are_those_of_now() {
     let mut world = World::new(1, 1);
