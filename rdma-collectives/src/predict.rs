@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use crate::network::Network;
 use crate::tree::Distance;
 use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree, forest};
@@ -50,8 +52,19 @@ impl Plan {
             latency: nanoseconds(latency.saturating_mul(both_ways)),
             fill: (hops * both_ways).saturating_sub(1) as f64,
             time: self.time.to_f64(),
+            is_shared: self.shares_cables(both_ways == 2),
             reach: nanoseconds(self.reach(&network)),
             bound: self.bound.to_f64(),
+        })
+    }
+
+    /// Whether a cable carries blocks of several trees in one direction
+    fn shares_cables(&self, both_ways: bool) -> bool {
+        let arcs = self.trees.iter().flat_map(|tree| &tree.arcs);
+        let mut used = BTreeSet::new();
+        !arcs.copied().all(|(parent, child)| {
+            let arc = if both_ways { (parent.min(child), parent.max(child)) } else { (parent, child) };
+            used.insert(arc)
         })
     }
 
@@ -88,6 +101,8 @@ pub(crate) struct Forecast {
     pub(crate) fill: f64,
     /// For each byte
     pub(crate) time: f64,
+    /// Whether a cable carries blocks of several trees in one direction
+    pub(crate) is_shared: bool,
     pub(crate) reach: f64,
     /// For each byte
     pub(crate) bound: f64,
@@ -95,7 +110,7 @@ pub(crate) struct Forecast {
 
 impl Forecast {
     pub(crate) fn at(&self, payload: u64, costs: Costs) -> Prediction {
-        let Self { latency, fill, time, reach, bound } = *self;
+        let Self { latency, fill, time, reach, bound, .. } = *self;
         let transfer = payload as f64 * time;
         let block = nanoseconds(costs.block_ns);
         let blocks = (fill * transfer / block).sqrt().round();

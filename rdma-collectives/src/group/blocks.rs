@@ -10,23 +10,29 @@ use crate::predict::Forecast;
 struct Lane {
     /// How much longer bytes take than the cable alone needs for them, with both directions busy
     stretch: f64,
-    /// The time of a block beside that of its bytes, in seconds, among the blocks of other trees
-    block: f64,
+    /// The time of a block beside that of its bytes, in seconds, without and with blocks of other trees on its cables
+    block: [f64; 2],
     /// How often a message crosses the cable until it has arrived
     crossings: f64,
-    /// The part of the time in which blocks fill the trees that delays the others
-    fill: f64,
+    /// The part of the time in which blocks fill the trees that delays others, without and with blocks of other trees on their cables
+    fill: [f64; 2],
     /// The shortest and the longest message, in bytes
     range: [usize; 2],
 }
 
-const EAGER: Lane = Lane { stretch: 1.29, block: 0.3e-6, crossings: 1.0, fill: 1.0, range: [1, MAX_EAGER] };
+const EAGER: Lane =
+    Lane { stretch: 1.29, block: [0.2e-6, 0.3e-6], crossings: 1.0, fill: [1.0; 2], range: [1, MAX_EAGER] };
 /// A message is announced, and memory for it granted, before it is sent; where messages have the same length, most are granted ahead,
 /// those at the beginning of an operation that was likely to follow while the one before was under way.
-const BULK: Lane =
-    Lane { stretch: 1.012, block: 1.4e-6, crossings: 1.5, fill: 0.3, range: [MAX_EAGER + 1, usize::MAX] };
+const BULK: Lane = Lane {
+    stretch: 1.012,
+    block: [0.4e-6, 1.4e-6],
+    crossings: 1.5,
+    fill: [1.0, 0.3],
+    range: [MAX_EAGER + 1, usize::MAX],
+};
 /// The bulk lane where messages differ in their lengths, so that none are granted ahead
-const APART: Lane = Lane { crossings: 3.0, fill: 0.6, ..BULK };
+const APART: Lane = Lane { crossings: 3.0, fill: [1.0, 0.6], ..BULK };
 /// How many numbers of blocks are tried, at least: with a few more, parts of different lengths may have whole numbers of them.
 const MIN_TRIED: usize = 16;
 /// No more numbers of blocks are tried, however long a part is said to be.
@@ -36,8 +42,8 @@ impl Lane {
     /// The time of an operation with the best number of blocks for a part of `len` bytes, and that number
     fn best(&self, len: usize, forecast: &Forecast, payload: f64) -> Option<(f64, u64)> {
         let [fewest, most] = self.counts(len);
-        let blocks =
-            (forecast.fill * self.fill * self.transfer(forecast, payload) / self.block).sqrt().round();
+        let [fill, block] = self.costs(forecast);
+        let blocks = (fill * self.transfer(forecast, payload) / block).sqrt().round();
         // The cast saturates, also from infinity.
         let blocks = (blocks as u64).min(most).max(fewest);
         (blocks <= most.max(1)).then(|| (self.seconds(blocks, forecast, payload), blocks))
@@ -49,15 +55,21 @@ impl Lane {
         [len.div_ceil(longest).max(1) as u64, (len / shortest) as u64]
     }
 
+    /// How many blocks pass before the first one is at the end, as far as they delay others, and the time of a block beside that of its bytes
+    fn costs(&self, forecast: &Forecast) -> [f64; 2] {
+        let which = usize::from(forecast.is_shared);
+        [forecast.fill * self.fill[which], self.block[which]]
+    }
+
     fn transfer(&self, forecast: &Forecast, payload: f64) -> f64 {
         payload * forecast.time * self.stretch
     }
 
     /// The time of an operation with so many blocks
     fn seconds(&self, blocks: u64, forecast: &Forecast, payload: f64) -> f64 {
-        let (fill, blocks) = (forecast.fill * self.fill, blocks as f64);
-        let block = self.transfer(forecast, payload) / blocks + self.block;
-        forecast.latency * self.crossings + (fill + blocks) * block
+        let ([fill, block], blocks) = (self.costs(forecast), blocks as f64);
+        forecast.latency * self.crossings
+            + (fill + blocks) * (self.transfer(forecast, payload) / blocks + block)
     }
 }
 
@@ -199,7 +211,8 @@ mod tests {
     #[test]
     fn messages_of_different_parts_have_one_length() {
         // Time over a cable of 80 Gb/s, and the trees of a prism.
-        let forecast = Forecast { latency: 3e-5, fill: 4.0, time: 7e-11, reach: 6e-6, bound: 7e-11 };
+        let forecast =
+            Forecast { latency: 3e-5, fill: 4.0, time: 7e-11, is_shared: true, reach: 6e-6, bound: 7e-11 };
         for shares in [&[1, 2, 2][..], &[8, 3, 6, 2, 7, 3, 13, 8, 4], &[5, 7, 11]] {
             let all: usize = shares.iter().sum();
             for payload in [4 << 20, 16 << 20, 64 << 20] {
@@ -244,12 +257,13 @@ mod tests {
 
         #[test]
         fn the_best_blocks_cover_each_part(
-            lens in vec(0..3_000_000_usize, 1..10), hops in 0..9_u8, message in 1..200_usize, size in 0..4_u32,
+            lens in vec(0..3_000_000_usize, 1..10), hops in 0..9_u8, is_shared: bool, message in 1..200_usize,
+            size in 0..4_u32,
         ) {
             let (size, message) = (1_usize << size, message * FRAME);
             let lens = lens.into_iter().map(|len| len * size).collect::<Vec<_>>();
             let (latency, fill) = (f64::from(hops) * 6e-6, f64::from(hops));
-            let forecast = Forecast { latency, fill, time: 1e-10, reach: latency, bound: 1e-10 };
+            let forecast = Forecast { latency, fill, time: 1e-10, is_shared, reach: latency, bound: 1e-10 };
             let blocks = Blocks::best(&lens, &forecast, lens.iter().sum::<usize>() as u64, message, size);
             for len in lens {
                 cover_a_part(&blocks, len, message, size)?;
