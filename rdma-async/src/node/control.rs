@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rdma_core::session::{
-    ByeReason, ControlMessage, Features, LinkId, LostReason, Offer, PathEnd, PathId, Side,
+    ByeReason, ControlMessage, Features, LinkId, LostReason, Offer, PathEnd, PathId, Side, Violation,
 };
 use rdma_core::{Device, Time, Timer};
 
@@ -98,6 +98,8 @@ pub(super) struct Control<D: Device> {
 
 enum Input<D: Device> {
     Message(ControlMessage),
+    /// A message that cannot be read
+    Unreadable,
     /// What the device did for a path is done
     Made(usize, Box<Result<PreparedPath<D>, ConnectError>>),
     /// A port was asked whether it is active
@@ -245,6 +247,11 @@ impl<D: Device> Control<D> {
         }
     }
 
+    /// Ends the peering: no correct peer sends such a message
+    fn on_violation(&mut self) {
+        self.peering.fail(&Violation::Control.into());
+    }
+
     async fn step(&mut self) {
         match self.next().await {
             Input::Message(message) => {
@@ -252,6 +259,7 @@ impl<D: Device> Control<D> {
                 self.on_message(message);
                 self.on_news();
             }
+            Input::Unreadable => self.on_violation(),
             Input::Made(index, made) => {
                 if let Err(error) = self.on_made(index, *made) {
                     self.note_failure(index, error);
@@ -295,7 +303,11 @@ impl<D: Device> Control<D> {
             return Poll::Ready(Input::Tick);
         }
         if let Poll::Ready(received) = self.stream.poll_next(cx) {
-            return Poll::Ready(received.map_or(Input::StreamEnded, Input::Message));
+            return Poll::Ready(match received {
+                Ok(message) => Input::Message(message),
+                Err(ConnectError::Peer(_)) => Input::Unreadable,
+                Err(_) => Input::StreamEnded,
+            });
         }
         if self.peering.poll_news(&mut self.news, cx).is_ready() {
             return Poll::Ready(Input::News);

@@ -46,7 +46,7 @@ impl ControlStream {
     }
 
     /// Ends the stream
-    pub(super) fn end(&mut self) {
+    fn end(&mut self) {
         self.stream = None;
     }
 
@@ -120,34 +120,34 @@ impl ControlStream {
     }
 
     /// The next message, once; an error if the stream has just ended. Pending if it ended before
+    ///
+    /// After [`ConnectError::Peer`], for a message that cannot be read, the stream is open for a goodbye.
     pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<ControlMessage, ConnectError>> {
         let failed = match self.poll_write(cx) {
             Poll::Ready(Err(error)) => Some(error),
             _ => None,
         };
         // What the peer said before it went is read although nothing can be written any more.
-        let result = match self.poll_read(cx) {
+        let error = match self.poll_read(cx) {
             Poll::Pending => match failed {
-                Some(error) => Err(error.into()),
+                Some(error) => error,
                 None => return Poll::Pending,
             },
-            Poll::Ready(Err(error)) => Err(error.into()),
+            Poll::Ready(Err(error)) => error,
             Poll::Ready(Ok(())) => {
                 self.received_len = 0;
-                ControlMessage::from_bytes(&self.received).map_err(ConnectError::from)
+                return Poll::Ready(ControlMessage::from_bytes(&self.received).map_err(ConnectError::from));
             }
         };
-        if result.is_err() {
-            self.end();
-        }
-        Poll::Ready(result)
+        self.end();
+        Poll::Ready(Err(error.into()))
     }
 
     /// The next message
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Stream`] if the stream has ended.
+    /// [`ConnectError::Stream`] if the stream has ended, [`ConnectError::Peer`] if the message cannot be read.
     pub(super) async fn next(&mut self) -> Result<ControlMessage, ConnectError> {
         if !self.is_open() {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());

@@ -7,7 +7,7 @@ pub enum Violation {
     /// The announced length fits the eager lane, or exceeds the limit of this side
     #[error("announced a message of {0} bytes")]
     AnnouncedLength(u64),
-    /// The peer sent a message about a path that its side does not send, or that is none
+    /// The peer sent a message about a path that its side does not send, or that is none, by another path or the bootstrap stream
     #[error("an impossible message about a path")]
     Control,
     /// A fragment does not fit its message, or the fragments before it

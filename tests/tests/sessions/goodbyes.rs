@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::{Either, join, select};
 use rdma_async::{ByeReason, ConnectError, Node, RecvError, SessionError, Transport};
 use rdma_core::session::{
-    ControlMessage, Features, Hello, Limits, LostReason, Offer, PathEnd, PathId, PortName,
+    ControlMessage, Features, Hello, Limits, LostReason, Offer, PathEnd, PathId, PortName, Violation,
 };
 use rdma_core::{BlockingCall, QpAddress, Qpn, Runtime, Time, Timer};
 use rdma_sim::{Net, Sim};
@@ -18,6 +18,9 @@ use rdma_tests::{DEVICE, connect, hello, message, node, nodes, options};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
 const LIMITS: Limits = Limits { max_message: 4 << 20, max_sessions: 16, max_streams: 16, stream_share: 128 };
+
+/// A message with a tag that no version has
+const UNREADABLE: [u8; ControlMessage::LEN] = [0xff; ControlMessage::LEN];
 
 /// The hello of a process that speaks the bootstrap itself, with these features and this in the reserved bytes
 fn hello_with(features: u64, reserved: u8) -> [u8; Hello::LEN] {
@@ -292,22 +295,24 @@ fn a_peer_learns_that_there_is_no_memory_for_it() {
     });
 }
 
-/// Catches a replayed or impossible introduction that is refused without a word.
+/// Catches a replayed, impossible or unreadable introduction that is refused without a word.
 #[test]
 fn a_peer_that_does_not_keep_to_the_introduction_is_told() {
     Sim::new().run(async |net| {
         let b = node(&net, "b", &options());
+        let alive = ControlMessage::Alive.to_bytes();
         let wrong = [
-            (hello_with(0, 0), ControlMessage::Confirm([1; Hello::NONCE_LEN])),
-            (hello_with(0, 0), ControlMessage::Alive),
-            (Hello { ports: 0, ..hello(LIMITS) }.to_bytes(), ControlMessage::Alive),
+            (hello_with(0, 0), ControlMessage::Confirm([1; Hello::NONCE_LEN]).to_bytes()),
+            (hello_with(0, 0), alive),
+            (hello_with(0, 0), UNREADABLE),
+            (Hello { ports: 0, ..hello(LIMITS) }.to_bytes(), alive),
         ];
         for (hello, message) in wrong {
             let (mut peer, to_b) = duplex(1024);
             let speak = async {
                 greet(&mut peer, &hello).await;
                 // The node may have ended the stream.
-                let _ = peer.write_all(&message.to_bytes()).await;
+                let _ = peer.write_all(&message).await;
                 goodbye(&mut peer).await
             };
             let (served, reason) = join(b.serve(to_b), speak).await;
@@ -315,6 +320,65 @@ fn a_peer_that_does_not_keep_to_the_introduction_is_told() {
             assert_eq!(reason, Some(ByeReason::Violation));
         }
     });
+}
+
+/// Regression: such a message ended the stream without a word, and sessions waited for their paths to end. Catches a side that does not say
+/// why it ends, or goes on, before and after the first path.
+#[test]
+fn a_peer_learns_that_its_message_did_not_belong_on_the_stream() {
+    let confirm = ControlMessage::Confirm([1; Hello::NONCE_LEN]).to_bytes();
+    let offer = ControlMessage::Offer(offer()).to_bytes();
+    let violation = SessionError::Protocol(Violation::Control);
+    for (side, message) in [(0, UNREADABLE), (1, UNREADABLE), (0, confirm), (1, confirm), (0, offer)] {
+        Sim::new().run(async |net| {
+            let (a, b) = nodes(&net, &options());
+            let (mut tap, [to_b, to_a]) = Tap::new();
+            let both = join(a.connect(to_b), async {
+                b.serve(to_a).await.unwrap();
+                b.accept().await.unwrap()
+            });
+            let Either::Left(((ab, ba), passed)) = select(Box::pin(both), Box::pin(tap.pass())).await else {
+                panic!("the stream has ended");
+            };
+            let ab = ab.unwrap();
+            drop(passed);
+            tap.ends[side].write_all(&message).await.unwrap();
+            let start = net.now();
+            let ends = async {
+                let (one, other) = join(ab.recv(), ba.recv()).await;
+                assert!(net.now() - start < Duration::from_millis(1), "{:?}", net.now() - start);
+                [one, other].map(Result::unwrap_err)
+            };
+            let (ends, ()) = join(ends, tap.pass()).await;
+            assert_eq!(ends[side], RecvError::Lost(violation.clone()));
+            assert_eq!(ends[1 - side], RecvError::Lost(gone(ByeReason::Violation)));
+            let text = "the peer has left: it says that this side violates the protocol";
+            assert_eq!(ends[1 - side].to_string(), text);
+            assert_eq!(tap.goodbyes()[side], Some(ByeReason::Violation));
+        });
+    }
+    for message in [UNREADABLE, confirm] {
+        Sim::new().run(async |net| {
+            let b = node(&net, "b", &options());
+            let (mut peer, to_b) = duplex(1024);
+            let speak = async {
+                let theirs = greet(&mut peer, &hello_with(0, 0)).await;
+                peer.write_all(&ControlMessage::Confirm(theirs.nonce).to_bytes()).await.unwrap();
+                peer.write_all(&message).await.unwrap();
+                goodbye(&mut peer).await
+            };
+            let (served, reason) = join(b.serve(to_b), speak).await;
+            assert!(matches!(&served, Err(ConnectError::Lost(error)) if *error == violation), "{served:?}");
+            assert_eq!(reason, Some(ByeReason::Violation));
+        });
+    }
+}
+
+/// An offer of a path that cannot be made
+fn offer() -> Offer {
+    let nowhere = QpAddress { qpn: Qpn(7), ..QpAddress::default() };
+    let end = PathEnd { path: PathId(0), epoch: 1, window: 64, rate: 1, eager: nowhere, bulk: nowhere };
+    Offer { end, port: 0, transport: Transport::Rdma, link: None }
 }
 
 /// Introduces itself with these features, offers a path that cannot be made, and returns how the node refuses it
@@ -326,10 +390,7 @@ async fn refused_offer(net: &Net, features: u64, reserved: u8) -> (LostReason, O
         assert_eq!(theirs.features, Features::SUPPORTED);
         peer.write_all(&ControlMessage::Confirm(theirs.nonce).to_bytes()).await.unwrap();
         assert!(matches!(next(&mut peer).await, Some(ControlMessage::Confirm(_))));
-        let nowhere = QpAddress { qpn: Qpn(7), ..QpAddress::default() };
-        let end = PathEnd { path: PathId(0), epoch: 1, window: 64, rate: 1, eager: nowhere, bulk: nowhere };
-        let offer = Offer { end, port: 0, transport: Transport::Rdma, link: None };
-        peer.write_all(&ControlMessage::Offer(offer).to_bytes()).await.unwrap();
+        peer.write_all(&ControlMessage::Offer(offer()).to_bytes()).await.unwrap();
         let refused = loop {
             match next(&mut peer).await {
                 Some(ControlMessage::Alive) => (),

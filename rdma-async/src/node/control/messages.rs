@@ -1,9 +1,7 @@
 //! What the two sides tell each other about paths
 
 use rdma_core::Device;
-use rdma_core::session::{
-    ByeReason, ControlMessage, HelloError, LostReason, PathEnd, PathId, PortName, Side,
-};
+use rdma_core::session::{ControlMessage, LostReason, PathEnd, PathId, PortName, Side};
 
 use super::{Control, PathState};
 use crate::error::SessionError;
@@ -47,13 +45,7 @@ impl<D: Device> Control<D> {
             ControlMessage::Lost { path, epoch, reason, port } => self.on_lost(path, epoch, reason, port),
             ControlMessage::Bye(reason) => self.peering.fail(&SessionError::PeerGone(reason)),
             ControlMessage::Alive => (),
-            ControlMessage::Confirm(_) | ControlMessage::Offer(_) => {
-                if let Some(first) = &mut self.first {
-                    first.note(HelloError::Unexpected.into());
-                    self.stream.say_goodbye(ByeReason::Violation);
-                }
-                self.stream.end();
-            }
+            ControlMessage::Confirm(_) | ControlMessage::Offer(_) => self.on_violation(),
         }
     }
 
