@@ -3,6 +3,7 @@
 use rdma_core::session::{ByeReason, HelloError, LostReason};
 use rdma_core::{Cause, Error};
 
+use crate::connect_stage::ConnectStage;
 use crate::error::{ConnectError, SessionError};
 
 /// What the peer learns of the end of a peering
@@ -31,6 +32,7 @@ pub(super) fn refusal(error: &ConnectError) -> Option<ByeReason> {
         ConnectError::Peer(HelloError::Replayed | HelloError::Unexpected | HelloError::Unusable) => {
             Some(ByeReason::Violation)
         }
+        ConnectError::Timeout { stage: ConnectStage::Path, .. } => Some(ByeReason::NoPath),
         ConnectError::Timeout { .. } => Some(ByeReason::Late),
         _ => None,
     }

@@ -1,4 +1,4 @@
-//! The peers that have not introduced themselves yet, and how many there may be
+//! The peers that have not introduced themselves yet, or offer no path, and how many there may be
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::wait_queue::SharedWaitQueue;
 /// Whether an attempt has given its place to a later one
 type IsEvicted = Arc<SharedWaitQueue<bool>>;
 
-/// Attempts of peers whose introduction is under way, the oldest first
+/// Attempts of peers that are at one point of their introduction, the oldest first
 ///
 /// If there are too many, the oldest gives way: an honest peer takes some round trips, and a silent one would stay for long.
 pub(super) struct HalfOpen {
@@ -24,7 +24,8 @@ impl HalfOpen {
 
     /// A place for an attempt; takes that of the oldest one if there is no other
     pub(super) fn enter(&self) -> HalfOpenPlace<'_> {
-        let is_evicted = Arc::new(SharedWaitQueue::for_all("the introduction of a peer", false, 1));
+        let is_evicted =
+            Arc::new(SharedWaitQueue::for_all("a peer to introduce itself and offer a path", false, 1));
         let mut places = self.places.lock();
         places.push_back(Arc::clone(&is_evicted));
         let oldest = if places.len() > self.max as usize { places.pop_front() } else { None };

@@ -49,6 +49,8 @@ pub(super) struct NodeInner<D: Device> {
     is_closed: SharedWaitQueue<bool>,
     /// Peers that introduce themselves to this side.
     pub(super) half_open: HalfOpen,
+    /// Peers that have introduced themselves to this side and offered no path yet: they have no memory.
+    pub(super) introduced: HalfOpen,
     /// Peerings that there are, or that are being made.
     pub(super) peerings: SharedWaitQueue<usize>,
     /// Sessions that no task has accepted; `None` once the node is closed.
@@ -88,6 +90,7 @@ impl<D: Device> NodeInner<D> {
             handles: AtomicUsize::new(0),
             is_closed: SharedWaitQueue::for_all("the peer to take part in the handshake", false, 4),
             half_open: HalfOpen::new(options.max_half_open),
+            introduced: HalfOpen::new(options.max_half_open),
             peerings: SharedWaitQueue::for_all("its node to be idle", 0, 2),
             opened: SharedWaitQueue::new("a session that a peer opens", Some(VecDeque::new()), 8),
             incarnation: runtime.random(),

@@ -7,9 +7,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use rdma_core::session::{
-    ControlMessage, Features, Hello, HelloError, Integrity, Peering, PeeringConfig, Side,
+    ByeReason, ControlMessage, Features, Hello, HelloError, Integrity, Peering, PeeringConfig, Side,
 };
-use rdma_core::{Device, Time};
+use rdma_core::{Device, Runtime, Time};
 use tracing::{Instrument as _, Span};
 
 use super::control::Control;
@@ -57,7 +57,7 @@ struct Stages<'a, D: Device> {
     node: &'a NodeInner<D>,
     /// When the attempt ends at the latest.
     until: Time,
-    /// Among the peers that have not introduced themselves.
+    /// Among the peers that have not introduced themselves, or have offered no path yet.
     place: Option<HalfOpenPlace<'a>>,
 }
 
@@ -119,6 +119,11 @@ async fn introduce<D: Device>(
     let theirs = exchanged.map_err(|error| refused(&mut stream, error))?;
     let confirmed = stages.pass(ConnectStage::Answer, confirm(&mut stream, &ours, &theirs)).await;
     confirmed.map_err(|error| refused(&mut stream, error))?;
+    if side == Side::Accepting {
+        stages.place = Some(stages.node.introduced.enter());
+        let offered = wait_for_offer(&stages, &mut stream).await;
+        offered.map_err(|error| refused(&mut stream, error))?;
+    }
     stages.place = None;
     let peer_timeout = ours.peer_timeout.min(theirs.peer_timeout);
     let span = tracing::info_span!(parent: None, "peer", node = %NodeId(ours.incarnation), peer = %NodeId(theirs.incarnation));
@@ -207,6 +212,31 @@ async fn confirm(stream: &mut ControlStream, ours: &Hello, theirs: &Hello) -> Re
         // The peer refuses this side.
         ControlMessage::Bye(reason) => Err(SessionError::PeerGone(reason).into()),
         _ => Err(HelloError::Unexpected.into()),
+    }
+}
+
+/// Waits until the peer goes on, which takes memory from then on; it learns if the attempt is dropped meanwhile
+async fn wait_for_offer<D: Device>(
+    stages: &Stages<'_, D>,
+    stream: &mut ControlStream,
+) -> Result<(), ConnectError> {
+    let mut waiting = WaitsForOffer { stream, runtime: &*stages.node.runtime, is_over: false };
+    let offered = stages.pass(ConnectStage::Path, waiting.stream.wait_for_offer()).await;
+    waiting.is_over = true;
+    offered
+}
+
+struct WaitsForOffer<'a> {
+    stream: &'a mut ControlStream,
+    runtime: &'a dyn Runtime,
+    is_over: bool,
+}
+
+impl Drop for WaitsForOffer<'_> {
+    fn drop(&mut self) {
+        if !self.is_over && !self.runtime.is_killed() {
+            self.stream.say_goodbye(ByeReason::Cancelled);
+        }
     }
 }
 

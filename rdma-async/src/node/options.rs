@@ -126,11 +126,12 @@ impl NodeOptions {
         Self { integrity, ..self }
     }
 
-    /// How many peers may introduce themselves at once to a node that [serves](crate::Node::serve) them; 256
+    /// How many peers may introduce themselves at once to a node that [serves](crate::Node::serve) them, and how many that have done so may have
+    /// offered no path yet; 256 each
     ///
     /// When there are more, the one that began first is [refused](crate::ConnectError::Crowded), because the stream may be one on which no
-    /// peer speaks. An honest peer, which takes two round trips, is refused only if so many others begin meanwhile. Peers that have
-    /// introduced themselves count as [peers](Self::max_peers).
+    /// peer speaks. An honest peer, which takes two round trips and the time to make two queue pairs, is refused only if so many others begin
+    /// meanwhile. Peers that have offered a path count as [peers](Self::max_peers); others take no memory of messages.
     pub fn max_half_open(self, max_half_open: u32) -> Self {
         Self { max_half_open, ..self }
     }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker, ready};
 use rdma_core::session::{ByeReason, ControlMessage, Hello};
 
 use crate::bootstrap_stream::{BoxedStream, read_exact};
-use crate::error::ConnectError;
+use crate::error::{ConnectError, SessionError};
 
 /// A bootstrap stream: from the messages on, it writes while it reads, so that two sides that write at once do not wait for each other
 pub(super) struct ControlStream {
@@ -153,6 +153,24 @@ impl ControlStream {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
         poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// Waits for a message other than [`Alive`](ControlMessage::Alive), which [`next`](Self::next) then returns
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](Self::next), and [`ConnectError::Lost`] if the peer says goodbye.
+    pub(super) async fn wait_for_offer(&mut self) -> Result<(), ConnectError> {
+        loop {
+            match self.next().await? {
+                ControlMessage::Alive => (),
+                ControlMessage::Bye(reason) => return Err(SessionError::PeerGone(reason).into()),
+                _ => break,
+            }
+        }
+        // Its bytes are still there.
+        self.received_len = ControlMessage::LEN;
+        Ok(())
     }
 
     /// Waits until everything is written

@@ -8,7 +8,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use futures::future::{Either, join, select};
-use rdma_async::{ByeReason, ConnectError, Node, RecvError, SessionError, Transport};
+use rdma_async::{ByeReason, ConnectError, HelloError, Node, RecvError, SessionError, Transport};
 use rdma_core::session::{
     ControlMessage, Features, Hello, Limits, LostReason, Offer, PathEnd, PathId, PortName, Violation,
 };
@@ -357,7 +357,7 @@ fn a_peer_learns_that_its_message_did_not_belong_on_the_stream() {
             assert_eq!(tap.goodbyes()[side], Some(ByeReason::Violation));
         });
     }
-    for message in [UNREADABLE, confirm] {
+    for (message, is_readable) in [(UNREADABLE, false), (confirm, true)] {
         Sim::new().run(async |net| {
             let b = node(&net, "b", &options());
             let (mut peer, to_b) = duplex(1024);
@@ -368,7 +368,12 @@ fn a_peer_learns_that_its_message_did_not_belong_on_the_stream() {
                 goodbye(&mut peer).await
             };
             let (served, reason) = join(b.serve(to_b), speak).await;
-            assert!(matches!(&served, Err(ConnectError::Lost(error)) if *error == violation), "{served:?}");
+            let is_named = match &served {
+                Err(ConnectError::Peer(HelloError::Unexpected)) => !is_readable,
+                Err(ConnectError::Lost(error)) => is_readable && *error == violation,
+                _ => false,
+            };
+            assert!(is_named, "{served:?}");
             assert_eq!(reason, Some(ByeReason::Violation));
         });
     }

@@ -9,7 +9,7 @@ use rdma_sim::Sim;
 use rdma_tests::{Pair, connect, hello, node, on_session, options};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
-use super::goodbyes::{goodbye, greet};
+use super::goodbyes::{goodbye, greet, next};
 use super::hostile::transfer;
 use super::shared_key::keyed;
 
@@ -114,6 +114,58 @@ fn more_strangers_than_the_limit_are_in_the_way_of_no_honest_peer() {
     });
     let part = alone.as_secs_f64() / beside.as_secs_f64();
     assert!(part >= 0.9, "{part:.3} of the goodput");
+}
+
+/// How long an honest peer takes to connect beside so many strangers that introduce themselves and offer no path
+fn connect_beside(strangers: usize) -> Duration {
+    const LIMIT: u32 = 16;
+    let options = options().max_half_open(LIMIT).max_peers(1);
+    Sim::new().run(async |net| {
+        let [a, b] = ["a", "b"].map(|host| node(&net, host, &options));
+        let before = b.pool_stats();
+        let all = join_all((0..strangers).map(async |number| {
+            net.sleep(Duration::from_micros(10) * number as u32).await;
+            let (mut stranger, to_b) = duplex(1024);
+            let speak = async {
+                let theirs = greet(&mut stranger, &hello(LIMITS).to_bytes()).await;
+                let confirm = ControlMessage::Confirm(theirs.nonce).to_bytes();
+                // A peer that takes long for its first path says that it lives.
+                let alive = ControlMessage::Alive.to_bytes().repeat(number % 2);
+                stranger.write_all(&[&confirm, alive.as_slice()].concat()).await.unwrap();
+                assert!(matches!(next(&mut stranger).await, Some(ControlMessage::Confirm(_))));
+                goodbye(&mut stranger).await
+            };
+            join(b.serve(to_b), speak).await
+        }));
+        let honest = async {
+            net.sleep(Duration::from_millis(1)).await;
+            assert_eq!(b.pool_stats(), before);
+            let start = net.now();
+            let _both = connect(&a, &b).await.expect("strangers are in the way of no peer");
+            net.now() - start
+        };
+        let (ended, took) = join(all, honest).await;
+        let count = ended.iter().filter(|(served, _)| is_crowded(served, LIMIT)).count();
+        // The honest peer was one of those that have offered no path, for a moment.
+        assert_eq!(count, (strangers + 1).saturating_sub(LIMIT as usize));
+        for (served, reason) in &ended {
+            let is_late = matches!(served, Err(ConnectError::Timeout { stage: ConnectStage::Path, waited }) if *waited == 10 * SECOND);
+            assert!(is_late || is_crowded(served, LIMIT), "{served:?}");
+            assert_eq!(*reason, Some(if is_late { ByeReason::NoPath } else { ByeReason::Crowded }));
+        }
+        took
+    })
+    .value
+}
+
+/// Regression: each of them had the memory of a peer until the connect timeout, and honest peers were refused. Catches a stranger that takes
+/// a place of a peer, strangers without a limit, and an end without its reason.
+#[test]
+fn strangers_that_offer_no_path_take_no_place_of_a_peer() {
+    let alone = connect_beside(0);
+    for strangers in [1, 15, 16, 60] {
+        assert_eq!(connect_beside(strangers), alone, "{strangers}");
+    }
 }
 
 /// Catches a stage without a bound of its own, one that is charged with the time of an earlier one, and an error with another stage.
