@@ -303,7 +303,7 @@ pub enum ConnectError {
         ports: Vec<String>,
         /// How many ports the peer uses
         peer_ports: u32,
-        /// The ports between which the peer has made no path
+        /// The ports that could not be joined
         refusals: Vec<PortRefusal>,
     },
     /// The peer speaks no compatible protocol, or belongs to another group

@@ -4,7 +4,7 @@ use std::fmt;
 
 use rdma_core::session::LostReason;
 
-/// Two ports between which the peer has made no path
+/// Two ports between which no path was made
 ///
 /// ```
 /// use rdma_async::{LostReason, PortRefusal};
@@ -19,7 +19,7 @@ pub struct PortRefusal {
     pub port: String,
     /// The name of the device of the peer, or its number if the peer does not say the name
     pub peer_port: String,
-    /// Why the peer has made no path
+    /// Why the side that accepts has made no path
     pub reason: LostReason,
 }
 

@@ -465,6 +465,11 @@ fn is_unreachable(error: &ConnectError) -> bool {
     lost_reason(error) == LostReason::Unreachable
 }
 
+/// Whether a path cannot be made because of the two ports: others may be joined
+fn is_apart(error: &ConnectError) -> bool {
+    matches!(lost_reason(error), LostReason::PortUsed | LostReason::Unreachable)
+}
+
 impl<D: Device> Drop for Control<D> {
     /// Ends the peering: also if the attempt to make it is given up, or the runtime drops the task
     fn drop(&mut self) {

@@ -9,7 +9,7 @@ pub(super) struct FirstFailures {
     /// Why the first one did, or the first on a port that may be wedged: those on other ports only show that their cables lead elsewhere.
     first: Option<ConnectError>,
     count: usize,
-    /// What the peer has refused.
+    /// Which ports could not be joined.
     refusals: Vec<PortRefusal>,
 }
 
@@ -23,7 +23,7 @@ impl FirstFailures {
         }
     }
 
-    /// Notes that the peer has refused a path; the first reason for two ports counts
+    /// Notes that two ports could not be joined; the first reason for two ports counts
     pub(super) fn note_refusal(&mut self, refusal: PortRefusal) {
         let is_of =
             |other: &PortRefusal| (&other.port, &other.peer_port) == (&refusal.port, &refusal.peer_port);
@@ -32,7 +32,7 @@ impl FirstFailures {
         }
     }
 
-    /// What the peer has refused
+    /// Which ports could not be joined
     pub(super) fn refusals(&self) -> &[PortRefusal] {
         &self.refusals
     }

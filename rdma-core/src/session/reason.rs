@@ -101,7 +101,7 @@ reasons! {
     /// It has no memory, or no objects of the device, for another path
     NoMemory: "the peer has no memory for another path",
     /// Another path of the peering is on its port
-    PortUsed: "the port of the peer has another path",
+    PortUsed: "the port of the accepting side has another path",
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A peer that is refused, or whose sessions end, is told why
 
 use std::future::poll_fn;
+use std::num::NonZeroU128;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,12 +11,17 @@ use std::time::Duration;
 use futures::future::{Either, join, select};
 use rdma_async::{ByeReason, ConnectError, HelloError, Node, RecvError, SessionError, Transport};
 use rdma_core::session::{
-    ControlMessage, Features, Hello, Limits, LostReason, Offer, PathEnd, PathId, PortName, Violation,
+    ControlMessage, Features, Hello, Limits, LinkId, LostReason, Offer, PathEnd, PathId, PortName, Violation,
 };
-use rdma_core::{BlockingCall, QpAddress, Qpn, Runtime, Time, Timer};
-use rdma_sim::{Net, Sim};
-use rdma_tests::{DEVICE, connect, hello, message, node, nodes, options};
+use rdma_core::{
+    Access, BlockingCall, FRAME, QpAddress, QpCapacity, QpInit, QpType, Qpn, QueuePair as _, Runtime, Time,
+    Timer,
+};
+use rdma_sim::{LineRate, Net, Sim};
+use rdma_tests::{DEVICE, Raw, connect, hello, message, node, nodes, options};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+
+use super::figures::cables;
 
 const LIMITS: Limits = Limits { max_message: 4 << 20, max_sessions: 16, max_streams: 16, stream_share: 128 };
 
@@ -41,6 +47,15 @@ pub(super) async fn next(stream: &mut DuplexStream) -> Option<ControlMessage> {
     let mut bytes = [0; ControlMessage::LEN];
     stream.read_exact(&mut bytes).await.ok()?;
     Some(ControlMessage::from_bytes(&bytes).unwrap())
+}
+
+async fn next_but_alive(stream: &mut DuplexStream) -> Option<ControlMessage> {
+    loop {
+        match next(stream).await {
+            Some(ControlMessage::Alive) => (),
+            message => return message,
+        }
+    }
 }
 
 /// The reason that the node gives, as the last thing that it says
@@ -396,12 +411,7 @@ async fn refused_offer(net: &Net, features: u64, reserved: u8) -> (LostReason, O
         peer.write_all(&ControlMessage::Confirm(theirs.nonce).to_bytes()).await.unwrap();
         assert!(matches!(next(&mut peer).await, Some(ControlMessage::Confirm(_))));
         peer.write_all(&ControlMessage::Offer(offer()).to_bytes()).await.unwrap();
-        let refused = loop {
-            match next(&mut peer).await {
-                Some(ControlMessage::Alive) => (),
-                refused => break refused,
-            }
-        };
+        let refused = next_but_alive(&mut peer).await;
         assert_eq!(goodbye(&mut peer).await, Some(ByeReason::NoPath));
         match refused {
             Some(ControlMessage::Lost { path: PathId(0), epoch: 1, reason, port }) => (reason, port),
@@ -409,8 +419,41 @@ async fn refused_offer(net: &Net, features: u64, reserved: u8) -> (LostReason, O
         }
     };
     let (served, refused) = join(b.serve(to_b), speak).await;
-    assert!(matches!(served, Err(ConnectError::Device(_))), "{served:?}");
+    assert!(matches!(served, Err(ConnectError::NoPath { .. })), "{served:?}");
     refused
+}
+
+/// Regression: the refusal named the port that the peer had asked for.
+#[test]
+fn a_refusal_names_the_port_that_has_another_path() {
+    Sim::new().topology(cables(&[LineRate::TB5; 2])).run(async |net| {
+        let link = Some(LinkId(NonZeroU128::MIN));
+        let builder = Node::builder(net.opener("b", DEVICE)).device(net.opener("b", "rdma_en3"));
+        let b = builder.link(move || link).runtime(net.runtime()).build().unwrap();
+        let (mut peer, to_b) = duplex(1024);
+        let speak = async move {
+            let ours = Hello { ports: 2, features: Features::PORT_NAMES, ..hello(LIMITS) };
+            let theirs = greet(&mut peer, &ours.to_bytes()).await;
+            peer.write_all(&ControlMessage::Confirm(theirs.nonce).to_bytes()).await.unwrap();
+            let init =
+                QpInit { capacity: QpCapacity { recv_frames: 64, send_frames: 64 }, qp_type: QpType::Uc };
+            let [eager, bulk] = [(); 2]
+                .map(|()| Raw::new(net.open("a", "rdma_en3").unwrap(), &init, Access::LOCAL_WRITE, FRAME));
+            for path in [0, 1].map(PathId) {
+                let (eager, bulk) = (eager.qp.address(), bulk.qp.address());
+                let offer = Offer { end: PathEnd { path, eager, bulk, ..offer().end }, link, ..offer() };
+                peer.write_all(&ControlMessage::Offer(offer).to_bytes()).await.unwrap();
+            }
+            assert!(matches!(next(&mut peer).await, Some(ControlMessage::Confirm(_))));
+            let answer = next_but_alive(&mut peer).await;
+            assert!(matches!(answer, Some(ControlMessage::Answer { port: 1, .. })), "{answer:?}");
+            let (path, port) = (PathId(1), PortName::new("rdma_en3"));
+            let refused = ControlMessage::Lost { path, epoch: 1, reason: LostReason::PortUsed, port };
+            assert_eq!(next_but_alive(&mut peer).await, Some(refused));
+        };
+        let (served, ()) = join(b.serve(to_b), speak).await;
+        served.unwrap_err();
+    });
 }
 
 /// Catches a feature of a later version, or reserved bytes with a meaning there, that keep two sides from connecting, and a feature

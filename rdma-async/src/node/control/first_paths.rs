@@ -6,7 +6,7 @@ use std::time::Duration;
 use rdma_core::Device;
 use rdma_core::session::{ByeReason, Side};
 
-use super::{Control, PORT_INTERVAL, PathState};
+use super::{Control, PORT_INTERVAL, PathState, is_apart};
 use crate::error::{ConnectError, SessionError};
 use crate::node::first_failures::FirstFailures;
 use crate::node::pairing::Pairing;
@@ -38,7 +38,7 @@ impl<D: Device> Control<D> {
         if let Some(error) = self.peering.error() {
             // What this side knows of its own ports says more than that the peer has made no path, either.
             let is_mutual = error == SessionError::PeerGone(ByeReason::NoPath);
-            let own = self.first.as_mut().filter(|_| is_mutual).and_then(FirstFailures::take);
+            let own = if is_mutual { self.first_failure() } else { None };
             return Some(own.unwrap_or_else(|| error.into()));
         }
         let is_over = match self.side {
@@ -55,11 +55,17 @@ impl<D: Device> Control<D> {
         if !is_over && self.stream.is_open() {
             return None;
         }
-        let failure = self.first.as_mut().and_then(FirstFailures::take);
+        let failure = self.first_failure();
         Some(failure.unwrap_or_else(|| match is_over {
             true => self.no_path(),
             false => io::Error::from(io::ErrorKind::UnexpectedEof).into(),
         }))
+    }
+
+    /// Why this side could make no path; which ports, if no two of them could be joined
+    fn first_failure(&mut self) -> Option<ConnectError> {
+        let failure = self.first.as_mut().and_then(FirstFailures::take)?;
+        Some(if is_apart(&failure) { self.no_path() } else { failure })
     }
 
     /// Runs until a path carries packets in both directions

@@ -4,11 +4,11 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use rdma_core::session::{
-    ControlMessage, Features, HelloError, LinkId, Offer, PathEnd, PathId, PortName, Side,
+    ControlMessage, Features, HelloError, LinkId, LostReason, Offer, PathEnd, PathId, PortName, Side,
 };
 use rdma_core::{Cause, Device, Time};
 
-use super::{Control, Making, PathState, is_unreachable};
+use super::{Control, Making, PathState, is_apart, is_unreachable};
 use crate::blocked_call::DeviceCall;
 use crate::error::ConnectError;
 use crate::node::goodbye::lost_reason;
@@ -16,6 +16,7 @@ use crate::node::inner::{Attempt, NodeInner};
 use crate::node::pairing::RETRY_INTERVAL;
 use crate::node::path::PreparedPath;
 use crate::node::port::Port;
+use crate::port_refusal::PortRefusal;
 
 /// Runs `make` where it may block; the attempt lasts until the call has returned, or is reported as blocked
 fn make<D: Device>(
@@ -92,7 +93,9 @@ impl<D: Device> Control<D> {
         let (path, epoch) = (theirs.path, theirs.epoch);
         let index = path.0 as usize;
         if index >= self.paths.len() {
-            return Err(HelloError::Unexpected.into());
+            // The peer does not have the port.
+            self.on_violation();
+            return Ok(());
         }
         // The peer has lost the path, if there is one.
         self.making[index] = None;
@@ -107,7 +110,7 @@ impl<D: Device> Control<D> {
         }
         let port = match self.find_port(&offer) {
             Ok(port) => port,
-            Err(error) => return self.refuse(index, offer.port as usize, error),
+            Err((port, error)) => return self.refuse(index, port, error),
         };
         let found = &self.node.ports[port];
         // The offer names no cable, and that of this port has a name: the attempt is a trial.
@@ -141,15 +144,24 @@ impl<D: Device> Control<D> {
     /// Tells the peer that the path it has offered cannot be made
     fn refuse(&mut self, index: usize, port: usize, error: ConnectError) -> Result<(), ConnectError> {
         let (path, epoch, reason) = (PathId(index as u32), self.epochs[index], lost_reason(&error));
-        let found = self.node.ports.get(port).filter(|_| self.features.has(Features::PORT_NAMES));
-        let port = found.and_then(|found| PortName::new(&found.name(port)));
+        let name = self.node.ports.get(port).map(|found| found.name(port));
+        if let Some(first) = self.first.as_mut().filter(|_| is_apart(&error)) {
+            let port = name.clone().unwrap_or_else(|| format!("device {port}"));
+            first.note_refusal(PortRefusal { port, peer_port: format!("device {index}"), reason });
+        }
+        let name = name.filter(|_| self.features.has(Features::PORT_NAMES));
+        let port = name.and_then(|name| PortName::new(&name));
         self.paths[index] = PathState::Down { from: self.now() };
         self.send(ControlMessage::Lost { path, epoch, reason, port });
         Err(error)
     }
 
     /// The port of this side at the other end of an offered path
-    fn find_port(&self, offer: &Offer) -> Result<usize, ConnectError> {
+    ///
+    /// # Errors
+    ///
+    /// Why the path cannot be made, and on which port.
+    fn find_port(&self, offer: &Offer) -> Result<usize, (usize, ConnectError)> {
         let (ports, Offer { link, .. }) = (&self.node.ports, *offer);
         let asked = offer.port as usize;
         let is_joined =
@@ -161,7 +173,7 @@ impl<D: Device> Control<D> {
             Some(_) => link.is_none() && !self.leads_elsewhere(asked),
         };
         let found = joined.or_else(|| ports.get(asked).filter(|port| is_open(port)).map(|_| asked));
-        let found = found.ok_or_else(|| self.no_path())?;
+        let found = found.ok_or_else(|| (asked, self.no_path()))?;
         let is_used = |(path, state): (usize, &PathState<D>)| {
             let used = match state {
                 PathState::Up { port, .. } => Some(*port),
@@ -171,7 +183,7 @@ impl<D: Device> Control<D> {
             path != offer.end.path.0 as usize && used == Some(found)
         };
         if self.paths.iter().enumerate().any(is_used) {
-            return Err(HelloError::Unexpected.into());
+            return Err((found, HelloError::Unexpected.into()));
         }
         Ok(found)
     }
@@ -232,6 +244,7 @@ impl<D: Device> Control<D> {
                     }
                     if is_unreachable(&error) {
                         self.pairings[index].on_wrong_name(now);
+                        self.note_refusal(PathId(index as u32), LostReason::Unreachable, None);
                     }
                     self.retry_later(index, is_unreachable(&error));
                     return Err(error);

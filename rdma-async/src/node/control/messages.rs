@@ -72,8 +72,8 @@ impl<D: Device> Control<D> {
         }
     }
 
-    /// Notes for the error of the attempt which two ports the peer has not joined
-    fn note_refusal(&mut self, path: PathId, reason: LostReason, peer_port: Option<PortName>) {
+    /// Notes for the error of the attempt which two ports could not be joined
+    pub(super) fn note_refusal(&mut self, path: PathId, reason: LostReason, peer_port: Option<PortName>) {
         let index = path.0 as usize;
         let (Some(first), Some(pairing)) = (&mut self.first, self.pairings.get(index)) else { return };
         let port = self.node.ports[index].name(index);
