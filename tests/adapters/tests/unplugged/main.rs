@@ -1,5 +1,6 @@
 //! Each adapter while the cable is unplugged in the middle of a transfer, and when the session ends
 
+mod day;
 mod hyper;
 mod tarpc;
 mod tonic;

@@ -19,7 +19,7 @@ use tower::Service;
 
 use super::{COUNT, End, LEN, Span, assert_is_only_slower, is_reset, pair_on_tokio, paths_made, timed};
 
-const GET: &str = "/files.Files/Get";
+pub(super) const GET: &str = "/files.Files/Get";
 const LIST: &str = "/files.Files/List";
 const NEVER: &str = "/files.Files/Never";
 
@@ -30,12 +30,12 @@ struct Number {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct File {
+pub(super) struct File {
     #[prost(bytes = "vec", tag = "1")]
     content: Vec<u8>,
 }
 
-fn file(number: u64) -> File {
+pub(super) fn file(number: u64) -> File {
     File { content: message(number as usize, LEN) }
 }
 
@@ -92,21 +92,21 @@ impl Service<http::Request<Body>> for Files {
     }
 }
 
-struct Client(client::Grpc<Channel>);
+pub(super) struct Client(client::Grpc<Channel>);
 
 impl Client {
-    async fn connect(pair: &Pair) -> Self {
+    pub(super) async fn connect(pair: &Pair) -> Self {
         let channel = connect(pair.ab.clone(), &Endpoint::from_static("http://b")).await;
         Self(client::Grpc::new(channel.expect("the session is open")))
     }
 
-    async fn get(&mut self, path: &'static str, number: u64) -> Result<File, Status> {
+    pub(super) async fn get(&mut self, path: &'static str, number: u64) -> Result<File, Status> {
         self.0.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
         let (path, codec) = (PathAndQuery::from_static(path), ProstCodec::<Number, File>::default());
         Ok(self.0.unary(Request::new(Number { number }), path, codec).await?.into_inner())
     }
 
-    async fn list(&mut self, number: u64) -> Result<tonic::Streaming<File>, Status> {
+    pub(super) async fn list(&mut self, number: u64) -> Result<tonic::Streaming<File>, Status> {
         self.0.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
         let (path, codec) = (PathAndQuery::from_static(LIST), ProstCodec::<Number, File>::default());
         Ok(self.0.server_streaming(Request::new(Number { number }), path, codec).await?.into_inner())
@@ -114,7 +114,7 @@ impl Client {
 }
 
 /// Runs `client` with a server on the other side, until both have ended
-async fn with_server<T>(pair: &Pair, client: impl Future<Output = T>) -> T {
+pub(super) async fn with_server<T>(pair: &Pair, client: impl Future<Output = T>) -> T {
     let server = Server::builder().serve_with_incoming(Files, incoming(pair.ba.clone()));
     let (value, served) = join(client, server).await;
     served.expect("the server ends with the session");
