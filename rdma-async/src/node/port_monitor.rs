@@ -90,3 +90,39 @@ impl PortMonitor {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+    use crate::sync::Mutex;
+    use crate::thread_runtime::{ThreadRuntime, block_on};
+
+    /// Catches a change that is not told, an end of the thread that is not told, so that no task queries the port,
+    /// and a thread for a device that was let go of.
+    #[test]
+    fn changes_are_told_until_the_device_is_closed() {
+        let runtime = ThreadRuntime::start().expect("a thread");
+        let calls = Arc::new(DeviceCalls::new(&runtime.handle(), Duration::from_secs(3600)));
+        let watch = Arc::new(PortWatch::new());
+        let mut watcher = watch.watcher();
+        let monitor = PortMonitor::new(&watch, false);
+        // The thread waits for the test before each query, and tells how many changes it has told.
+        let (ask, asked) = std::sync::mpsc::channel::<Option<bool>>();
+        let asked = Mutex::new(asked);
+        monitor.start(&calls, true, move || asked.lock().recv().ok().flatten());
+        assert!(monitor.is_watched());
+        let mut is_told = || block_on(poll_fn(|cx| watch.poll_changed(&mut watcher, cx)));
+        // Down, up, and closed: an answer without a change between would be told before its time.
+        for answers in [&[Some(true), Some(false)][..], &[Some(false), Some(true)], &[Some(true), None]] {
+            answers.iter().for_each(|answer| ask.send(*answer).expect("the thread waits"));
+            is_told();
+        }
+        assert!(!monitor.is_watched(), "the tasks query the port, and start the thread again");
+        monitor.end();
+        monitor.start(&calls, true, || unreachable!("the device was let go of"));
+        assert!(!monitor.is_watched());
+        watch.leave(&mut watcher);
+    }
+}
