@@ -346,6 +346,16 @@ pub enum ConnectError {
     },
 }
 
+impl ConnectError {
+    /// The error of a device, if it is one
+    pub(crate) fn of_device(&self) -> Option<rdma_core::Error> {
+        match self {
+            Self::Device(error) => Some(*error),
+            _ => None,
+        }
+    }
+}
+
 /// The ports of a peer that has so many of them, in words
 fn ports_of_peer(count: u32) -> String {
     match count {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use rdma_core::Error;
 use rdma_core::session::LostReason;
 
 /// Two ports between which no path was made
@@ -10,7 +11,8 @@ use rdma_core::session::LostReason;
 /// use rdma_async::{LostReason, PortRefusal};
 ///
 /// let port = "rdma_en2".to_owned();
-/// let refusal = PortRefusal { port, peer_port: "rdma_en4".to_owned(), reason: LostReason::Unreachable };
+/// let (peer_port, reason) = ("rdma_en4".to_owned(), LostReason::Unreachable);
+/// let refusal = PortRefusal { port, peer_port, reason, error: None };
 /// assert_eq!(refusal.to_string(), "rdma_en2 to rdma_en4 of the peer: they do not reach each other");
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -21,11 +23,17 @@ pub struct PortRefusal {
     pub peer_port: String,
     /// Why the side that accepts has made no path
     pub reason: LostReason,
+    /// The error of the device of this side, if that was why
+    pub error: Option<Error>,
 }
 
 impl fmt::Display for PortRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} to {} of the peer: {}", self.port, self.peer_port, self.reason)
+        write!(f, "{} to {} of the peer: ", self.port, self.peer_port)?;
+        match &self.error {
+            Some(error) => write!(f, "{error} (errno {})", error.errno()),
+            None => self.reason.fmt(f),
+        }
     }
 }
 
@@ -51,7 +59,8 @@ mod tests {
     /// Catches an error that fills the screen.
     #[test]
     fn many_refusals_are_not_all_shown() {
-        let refusal = PortRefusal { port: "a".into(), peer_port: "b".into(), reason: LostReason::Busy };
+        let (port, peer_port, reason) = ("a".into(), "b".into(), LostReason::Busy);
+        let refusal = PortRefusal { port, peer_port, reason, error: None };
         let text = in_words(&vec![refusal; SHOWN + 2]);
         assert_eq!(text.matches("a to b").count(), SHOWN);
         assert!(text.ends_with("; and 2 more)"), "{text}");

@@ -117,7 +117,7 @@ fn crossed_cables_are_an_error_and_not_a_silent_lockup() {
         let (to_b, to_a) = tokio::io::duplex(256);
         let (connected, served) = join(a.connect(to_b), b.serve(to_a)).await;
         let text = "no path from rdma_en3 to the only port of the peer could be made \
-            (rdma_en3 to device 0 of the peer: they do not reach each other); check the cables, and that both sides can open their devices";
+            (rdma_en3 to device 0 of the peer: modify_qp: the peer does not answer on this cable (errno 60)); check the cables, and that both sides can open their devices";
         assert_eq!(served.unwrap_err().to_string(), text);
         let text = "no path from rdma_en2 to the only port of the peer could be made \
             (rdma_en2 to rdma_en3 of the peer: they do not reach each other); check the cables, and that both sides can open their devices";

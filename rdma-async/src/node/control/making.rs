@@ -147,7 +147,8 @@ impl<D: Device> Control<D> {
         let name = self.node.ports.get(port).map(|found| found.name(port));
         if let Some(first) = self.first.as_mut().filter(|_| is_apart(&error)) {
             let port = name.clone().unwrap_or_else(|| format!("device {port}"));
-            first.note_refusal(PortRefusal { port, peer_port: format!("device {index}"), reason });
+            let peer_port = format!("device {index}");
+            first.note_refusal(PortRefusal { port, peer_port, reason, error: error.of_device() });
         }
         let name = name.filter(|_| self.features.has(Features::PORT_NAMES));
         let port = name.and_then(|name| PortName::new(&name));
@@ -244,7 +245,8 @@ impl<D: Device> Control<D> {
                     }
                     if is_unreachable(&error) {
                         self.pairings[index].on_wrong_name(now);
-                        self.note_refusal(PathId(index as u32), LostReason::Unreachable, None);
+                        let (path, reason) = (PathId(index as u32), LostReason::Unreachable);
+                        self.note_refusal(path, reason, None, error.of_device());
                     }
                     self.retry_later(index, is_unreachable(&error));
                     return Err(error);

@@ -1,7 +1,7 @@
 //! What the two sides tell each other about paths
 
-use rdma_core::Device;
 use rdma_core::session::{ControlMessage, LostReason, PathEnd, PathId, PortName, Side};
+use rdma_core::{Device, Error};
 
 use super::{Control, PathState};
 use crate::error::SessionError;
@@ -61,7 +61,7 @@ impl<D: Device> Control<D> {
         match self.paths.get(path.0 as usize) {
             Some(PathState::Up { epoch: current, .. }) if *current == epoch => self.peering.lose_path(path),
             Some(PathState::Offered { prepared, .. }) if prepared.end().epoch == epoch => {
-                self.note_refusal(path, reason, port);
+                self.note_refusal(path, reason, port, None);
                 self.retry_later(path.0 as usize, is_unreachable);
             }
             Some(PathState::Connecting { theirs }) if theirs.epoch == epoch => {
@@ -73,12 +73,18 @@ impl<D: Device> Control<D> {
     }
 
     /// Notes for the error of the attempt which two ports could not be joined
-    pub(super) fn note_refusal(&mut self, path: PathId, reason: LostReason, peer_port: Option<PortName>) {
+    pub(super) fn note_refusal(
+        &mut self,
+        path: PathId,
+        reason: LostReason,
+        peer_port: Option<PortName>,
+        error: Option<Error>,
+    ) {
         let index = path.0 as usize;
         let (Some(first), Some(pairing)) = (&mut self.first, self.pairings.get(index)) else { return };
         let port = self.node.ports[index].name(index);
         let peer_port =
             peer_port.map_or_else(|| format!("device {}", pairing.port()), |name| name.as_str().to_owned());
-        first.note_refusal(PortRefusal { port, peer_port, reason });
+        first.note_refusal(PortRefusal { port, peer_port, reason, error });
     }
 }
