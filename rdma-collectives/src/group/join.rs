@@ -20,8 +20,8 @@ use super::wire::{Credit, End, Greeting, LEAVING};
 use crate::Cabling;
 use crate::cabling::hash;
 
-/// Changes when ranks of this version cannot work with those of another one.
-const VERSION: u64 = 9;
+/// Changes when ranks of this version cannot work with those of another one, also because they divide vectors into other blocks.
+const VERSION: u64 = 10;
 
 /// Whether joining waits for memory and places of streams
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -249,11 +249,6 @@ impl<D: Device> Link<D> {
         self.gone.as_ref().filter(|_| !self.is_silent || !self.goes_around())
     }
 
-    /// Whether the cables to the neighbour are out, and others have reached it
-    pub(crate) fn is_cut(&self) -> bool {
-        self.relays.lock().peer(self.rank).is_some_and(|peer| peer.is_detoured() && peer.is_cut())
-    }
-
     /// Whether messages to the neighbour go over others that reach it
     fn goes_around(&self) -> bool {
         self.relays.lock().goes_around(self.rank)

@@ -12,7 +12,7 @@ use super::error::{GroupError, JoinError, ShrinkError};
 use super::join::{self, Linked, Reset, Waiting};
 use super::options::GroupOptions;
 use super::reduction::Reduction;
-use super::shrink::{self, Missing};
+use super::shrink;
 use super::state::{Founding, Group};
 use super::wire::FIRST;
 use crate::Cabling;
@@ -128,10 +128,9 @@ impl<D: Device> Group<D> {
         let ends = links.iter().map(|link| (founding.ranks[link.rank], link.end_stream())).collect();
         let left =
             links.iter().filter(|link| link.has_left()).map(|link| founding.ranks[link.rank]).collect();
-        let cut = links.iter().filter(|link| link.is_cut()).map(|link| founding.ranks[link.rank]).collect();
         // Their memory and their other streams are needed for the new ones.
         drop((links, relays));
-        shrink::shrink(rank, founding, ends, Missing { left, cut }, options).await
+        shrink::shrink(rank, founding, ends, left, options).await
     }
 
     /// Goes on with further ranks

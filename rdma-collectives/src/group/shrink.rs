@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use futures::future::{BoxFuture, Either, pending, ready, select, try_join_all};
+use futures::future::{BoxFuture, Either, pending, select, try_join_all};
 use futures::stream::FuturesUnordered;
 use rdma_async::{Device, RecvError, Session, Stream, StreamId};
 
@@ -69,29 +69,22 @@ struct Survivor<D: Device> {
     views: Views,
     sessions: BTreeMap<usize, Session<D>>,
     bundles: BTreeMap<usize, Bundle<D>>,
-    /// Neighbours to which no path carries data
-    unreached: BTreeSet<usize>,
+    /// Neighbours without whose cables this rank goes on: no path reaches them, and others do
+    given_up: BTreeSet<usize>,
     /// The neighbours to which streams are being opened
     opening: BTreeSet<usize>,
     events: FuturesUnordered<BoxFuture<'static, Event<D>>>,
 }
 
-/// Neighbours that this rank does not look for, by founding rank
-pub(super) struct Missing {
-    /// They have said that they leave
-    pub(super) left: Vec<usize>,
-    /// Their cables to this rank are out, and others reach them
-    pub(super) cut: Vec<usize>,
-}
-
 /// Joins a group of the ranks of `founding` that are left, as rank `rank` of the group that has lost some
 ///
-/// `ends` are the streams of ends to the neighbours, by founding rank. Resets their sessions if it fails or is dropped.
+/// `ends` are the streams of ends to the neighbours, by founding rank, and `left` the neighbours that have left. Resets the sessions if it
+/// fails or is dropped.
 pub(super) async fn shrink<D: Device>(
     rank: usize,
     founding: Founding,
     ends: Vec<(usize, Arc<Stream<D>>)>,
-    missing: Missing,
+    left: Vec<usize>,
     options: GroupOptions,
 ) -> Result<Group<D>, ShrinkError> {
     let own = founding.ranks[rank];
@@ -107,17 +100,15 @@ pub(super) async fn shrink<D: Device>(
         founding,
         sessions,
         bundles: BTreeMap::new(),
-        unreached: BTreeSet::new(),
+        given_up: BTreeSet::new(),
         opening: BTreeSet::new(),
         events: FuturesUnordered::new(),
     };
     // Never empty: its end would be an event at once, again and again.
     survivor.events.push(Box::pin(pending()));
-    missing.left.into_iter().for_each(|rank| survivor.views.leave(rank));
-    missing.cut.into_iter().for_each(|rank| survivor.lose(rank));
-    for (&rank, session) in &survivor.sessions {
-        survivor.events.push(Box::pin(ready(Event::Paths(rank, session.paths_up()))));
-    }
+    left.into_iter().for_each(|rank| survivor.views.leave(rank));
+    let paths: Vec<_> = survivor.sessions.iter().map(|(rank, session)| (*rank, session.paths_up())).collect();
+    paths.into_iter().for_each(|(rank, up)| survivor.apply(Event::Paths(rank, up)));
     // So that the streams are over as soon as both ranks have come here.
     ends.iter().for_each(|(_, end)| end.finish());
     survivor.watch(ends);
@@ -134,7 +125,7 @@ pub(super) async fn shrink<D: Device>(
 impl<D: Device> Survivor<D> {
     async fn agree(&mut self) -> Result<Group<D>, ShrinkError> {
         loop {
-            self.give_up_cables();
+            self.choose_cables();
             self.open_all();
             let decision = self.decision()?;
             self.send_statements(decision.as_ref());
@@ -213,11 +204,7 @@ impl<D: Device> Survivor<D> {
         match event {
             Event::Silent => (),
             Event::Paths(rank, up) => {
-                if up == 0 {
-                    self.unreached.insert(rank);
-                } else {
-                    self.unreached.remove(&rank);
-                }
+                self.views.reach(rank, up > 0);
                 if let Some(session) = self.sessions.get(&rank) {
                     let change = session.path_change(up);
                     self.events.push(Box::pin(async move { Event::Paths(rank, change.await) }));
@@ -235,8 +222,10 @@ impl<D: Device> Survivor<D> {
             }
             Event::Opened(rank, Some(bundle)) => {
                 self.opening.remove(&rank);
-                self.receive(rank, &bundle.statements);
-                self.bundles.insert(rank, bundle);
+                if self.sessions.contains_key(&rank) && !self.given_up.contains(&rank) {
+                    self.receive(rank, &bundle.statements);
+                    self.bundles.insert(rank, bundle);
+                }
             }
             Event::Received(rank, stream, received) => {
                 let Some(bundle) = self.bundle(rank, stream) else { return };
@@ -286,18 +275,31 @@ impl<D: Device> Survivor<D> {
         }
     }
 
-    /// Goes on without the cables to neighbours that no path reaches, and that others reach
-    fn give_up_cables(&mut self) {
-        let unreached = self.unreached.iter().copied();
-        let reached = unreached.filter(|rank| self.views.leads_around(*rank)).collect::<Vec<_>>();
-        reached.into_iter().for_each(|rank| self.lose(rank));
+    /// Goes on without the cables to neighbours that no path reaches, as long as others reach them
+    ///
+    /// Those others may have given up theirs at the same time, because of this rank: then it takes the neighbour back, and waits for a path.
+    fn choose_cables(&mut self) {
+        for &rank in self.sessions.keys() {
+            let is_reached_by_others = self.views.leads_around(rank);
+            if self.given_up.contains(&rank) {
+                if !is_reached_by_others {
+                    self.given_up.remove(&rank);
+                    self.views.take_back(rank);
+                }
+            } else if is_reached_by_others && self.views.is_unreached(rank) {
+                self.given_up.insert(rank);
+                self.views.lose(rank);
+                self.bundles.remove(&rank);
+            }
+        }
     }
 
     /// Opens streams to all neighbours to which there are none
     fn open_all(&mut self) {
         let gone = self.views.gone();
         let lacking = |rank: &usize| {
-            gone >> rank & 1 == 0 && !self.bundles.contains_key(rank) && !self.opening.contains(rank)
+            let has_streams = self.bundles.contains_key(rank) || self.opening.contains(rank);
+            gone >> rank & 1 == 0 && !has_streams && !self.given_up.contains(rank)
         };
         let lacking: Vec<_> = self.sessions.keys().copied().filter(lacking).collect();
         for rank in lacking {
@@ -323,7 +325,7 @@ impl<D: Device> Survivor<D> {
         self.views.lose(rank);
         self.bundles.remove(&rank);
         self.sessions.remove(&rank);
-        self.unreached.remove(&rank);
+        self.given_up.remove(&rank);
     }
 
     /// Joins the group that was decided; `None` if it does not come together
@@ -371,7 +373,7 @@ impl<D: Device> Survivor<D> {
                 }
             };
             event.into_iter().for_each(|event| self.apply(event));
-            self.give_up_cables();
+            self.choose_cables();
             if self.attempt > attempt || self.views.decision().as_ref() != Some(decision) {
                 return None;
             }

@@ -21,6 +21,8 @@ pub(super) struct View {
     pub(super) version: u64,
     /// The ranks with which it has a session that works
     pub(super) neighbours: Ranks,
+    /// Those of them to which no path carries data now
+    pub(super) unreached: Ranks,
     /// The ranks of which it knows that they have left
     pub(super) gone: Ranks,
 }
@@ -67,7 +69,7 @@ pub(super) struct Views {
 impl Views {
     /// What rank `own` of `group` knows at first; the epoch of the group makes it newer than all that was said in earlier ones
     pub(super) fn new(own: usize, group: Ranks, epoch: u64, neighbours: Ranks) -> Self {
-        let view = View { version: epoch.saturating_add(1) << 32, neighbours, gone: 0 };
+        let view = View { version: epoch.saturating_add(1) << 32, neighbours, ..View::default() };
         Self { own, group, views: BTreeMap::from([(own, view)]) }
     }
 
@@ -75,35 +77,57 @@ impl Views {
         &self.views
     }
 
-    /// Notes that the session with a neighbour is over
+    /// Notes that the session with a neighbour is over, or that this rank goes on without it
     pub(super) fn lose(&mut self, neighbour: usize) {
-        if let Some(view) = self.views.get_mut(&self.own).filter(|view| view.neighbours >> neighbour & 1 == 1)
-        {
-            view.neighbours &= !(1 << neighbour);
-            view.version += 1;
-        }
+        self.change(|view| view.neighbours &= !(1 << neighbour));
     }
 
-    /// Whether others that this rank reaches reach a neighbour
+    /// Notes that this rank does not go on without the session with a neighbour, which it had given up
+    pub(super) fn take_back(&mut self, neighbour: usize) {
+        self.change(|view| view.neighbours |= 1 << neighbour);
+    }
+
+    /// Notes whether a path to a neighbour carries data
+    pub(super) fn reach(&mut self, neighbour: usize, is_reached: bool) {
+        self.change(|view| {
+            view.unreached = view.unreached & !(1 << neighbour) | Ranks::from(!is_reached) << neighbour;
+        });
+    }
+
+    /// Changes what this rank says of itself
+    fn change(&mut self, change: impl FnOnce(&mut View)) {
+        let Some(view) = self.views.get_mut(&self.own) else { return };
+        let before = *view;
+        change(view);
+        view.version += u64::from(*view != before);
+    }
+
+    /// Whether no path to a neighbour carries data
+    pub(super) fn is_unreached(&self, neighbour: usize) -> bool {
+        self.views.get(&self.own).is_some_and(|view| view.unreached >> neighbour & 1 == 1)
+    }
+
+    /// Whether others that this rank reaches reach a neighbour, by paths that carry data as far as both of their ends have said
     pub(super) fn leads_around(&self, neighbour: usize) -> bool {
-        let neighbours = |rank: usize| self.views.get(&rank).map_or(0, |view| view.neighbours);
-        let (own, to) = (1 << self.own, 1 << neighbour);
-        let mut reached = neighbours(self.own) & !to;
-        loop {
-            let further = members(reached & !to).fold(reached, |all, rank| all | neighbours(rank)) & !own;
-            if further == reached {
-                return reached & to != 0;
+        let reaches = |view: &View, rank: usize| (view.neighbours & !view.unreached) >> rank & 1 == 1;
+        let (mut reached, mut pending) = (1 << self.own, vec![self.own]);
+        while let Some(rank) = pending.pop() {
+            let Some(view) = self.views.get(&rank) else { continue };
+            let is_direct = |other: usize| rank == self.own && other == neighbour;
+            for next in members(view.neighbours & !view.unreached & !self.gone() & !reached) {
+                let is_mutual = self.views.get(&next).is_none_or(|view| reaches(view, rank));
+                if is_mutual && !is_direct(next) {
+                    reached |= 1 << next;
+                    pending.push(next);
+                }
             }
-            reached = further;
         }
+        reached >> neighbour & 1 == 1
     }
 
     /// Notes that a neighbour has left
     pub(super) fn leave(&mut self, neighbour: usize) {
-        if let Some(view) = self.views.get_mut(&self.own) {
-            view.gone |= 1 << neighbour;
-            view.version += 1;
-        }
+        self.change(|view| view.gone |= 1 << neighbour);
     }
 
     /// Takes over what another rank knows
@@ -112,8 +136,9 @@ impl Views {
         for (&rank, view) in views.iter().filter(counts) {
             let known = self.views.entry(rank).or_default();
             if rank != self.own && view.version > known.version {
-                let (neighbours, gone) = (view.neighbours & self.group, view.gone & self.group);
-                *known = View { version: view.version, neighbours, gone };
+                let [neighbours, unreached, gone] =
+                    [view.neighbours, view.unreached, view.gone].map(|ranks| ranks & self.group);
+                *known = View { version: view.version, neighbours, unreached, gone };
             }
         }
     }
@@ -160,14 +185,13 @@ pub(super) struct Statement {
     pub(super) views: BTreeMap<usize, View>,
 }
 
-const STATEMENT: u64 = u64::from_le_bytes(*b"rdma-ngr");
+const STATEMENT: u64 = u64::from_le_bytes(*b"rdma-ngs");
 
 impl Statement {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let views = self
-            .views
-            .iter()
-            .flat_map(|(rank, view)| [*rank as u64, view.version, view.neighbours, view.gone]);
+        let views = self.views.iter().flat_map(|(rank, view)| {
+            [*rank as u64, view.version, view.neighbours, view.unreached, view.gone]
+        });
         let words = [STATEMENT, self.attempt, self.decided].into_iter().chain(views);
         words.flat_map(u64::to_le_bytes).collect()
     }
@@ -176,11 +200,13 @@ impl Statement {
         let (words, rest) = message.as_chunks::<8>();
         let words: Vec<_> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
         let [STATEMENT, attempt, decided, views @ ..] = &words[..] else { return None };
-        let (views, others) = views.as_chunks::<4>();
+        let (views, others) = views.as_chunks::<5>();
         let views: BTreeMap<_, _> = views
             .iter()
             .filter(|[rank, ..]| *rank < u64::from(Ranks::BITS))
-            .map(|&[rank, version, neighbours, gone]| (rank as usize, View { version, neighbours, gone }))
+            .map(|&[rank, version, neighbours, unreached, gone]| {
+                (rank as usize, View { version, neighbours, unreached, gone })
+            })
             .collect();
         (rest.is_empty() && others.is_empty()).then_some(Self { attempt: *attempt, decided: *decided, views })
     }
@@ -196,7 +222,7 @@ mod tests {
     fn known(own: usize, neighbours: &[&[usize]]) -> Views {
         let mut views = Views::new(own, Ranks::MAX, 0, set(neighbours[own].iter().copied()));
         let all = neighbours.iter().enumerate().map(|(rank, neighbours)| {
-            (rank, View { version: 1, neighbours: set(neighbours.iter().copied()), gone: 0 })
+            (rank, View { version: 1, neighbours: set(neighbours.iter().copied()), ..View::default() })
         });
         views.merge(&all.collect());
         views
@@ -207,19 +233,22 @@ mod tests {
     fn a_rank_decides_when_all_that_it_reaches_have_spoken() {
         let mut views = Views::new(0, 0b1111, 0, 0b10);
         assert_eq!(views.decision(), None);
-        views.merge(&BTreeMap::from([(1, View { version: 1, neighbours: 0b101, gone: 0 })]));
+        views.merge(&BTreeMap::from([(1, View { version: 1, neighbours: 0b101, ..View::default() })]));
         assert_eq!(views.decision(), None);
-        views.merge(&BTreeMap::from([(2, View { version: 1, neighbours: 0b1010, gone: 0 })]));
+        views.merge(&BTreeMap::from([(2, View { version: 1, neighbours: 0b1010, ..View::default() })]));
         assert_eq!(views.decision(), None);
-        views.merge(&BTreeMap::from([(3, View { version: 1, neighbours: 0, gone: 0 })]));
+        views.merge(&BTreeMap::from([(3, View { version: 1, ..View::default() })]));
         let decision = Decision { members: 0b111, pairs: vec![[0, 1], [1, 2]] };
         assert_eq!(views.decision(), Some(decision));
-        views.merge(&BTreeMap::from([(1, View { version: 2, neighbours: 0b101, gone: 0b100 })]));
+        views.merge(&BTreeMap::from([(
+            1,
+            View { version: 2, neighbours: 0b101, gone: 0b100, ..View::default() },
+        )]));
         assert_eq!(views.decision(), Some(Decision { members: 0b11, pairs: vec![[0, 1]] }));
         views.lose(1);
         assert_eq!(views.decision(), Some(Decision { members: 1, pairs: Vec::new() }));
         assert!(!views.is_excluded());
-        views.merge(&BTreeMap::from([(3, View { version: 2, neighbours: 0, gone: 1 })]));
+        views.merge(&BTreeMap::from([(3, View { version: 2, gone: 1, ..View::default() })]));
         assert!(views.is_excluded());
     }
 
@@ -249,7 +278,7 @@ mod tests {
     #[test]
     fn ranks_beyond_the_group_and_older_groups_do_not_count() {
         let mut views = Views::new(0, 0b11, 0, 0b10);
-        let foreign = View { version: u64::MAX, neighbours: u64::MAX, gone: 1 << 50 };
+        let foreign = View { version: u64::MAX, neighbours: u64::MAX, unreached: 1 << 50, gone: 1 << 50 };
         let excluding = View { gone: 0b11, ..foreign };
         let nothing = View { version: 0, ..foreign };
         views.merge(&BTreeMap::from([(1, nothing)]));
@@ -266,9 +295,9 @@ mod tests {
         #[test]
         fn statements_survive_the_way(
             attempt in any::<u64>(), decided in any::<u64>(),
-            views in prop::collection::btree_map(0..64_usize, any::<[u64; 3]>(), 0..64),
+            views in prop::collection::btree_map(0..64_usize, any::<[u64; 4]>(), 0..64),
         ) {
-            let view = |[version, neighbours, gone]: [u64; 3]| View { version, neighbours, gone };
+            let view = |[version, neighbours, unreached, gone]: [u64; 4]| View { version, neighbours, unreached, gone };
             let views = views.into_iter().map(|(rank, words)| (rank, view(words))).collect();
             let statement = Statement { attempt, decided, views };
             prop_assert_eq!(Statement::decode(&statement.encode()), Some(statement));
