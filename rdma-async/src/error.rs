@@ -252,7 +252,7 @@ pub enum ConnectError {
     /// The node is closed
     #[error("the node is closed")]
     Closed,
-    /// The peer had not introduced itself, or offered a path, when too many others were as far; see [`max_half_open`](crate::NodeOptions::max_half_open)
+    /// The peer was slower than too many others that came to the same step of the introduction later; see [`max_half_open`](crate::NodeOptions::max_half_open)
     #[error(
         "more than {max} peers were introducing themselves at once, and this one had begun first; raise max_half_open"
     )]

@@ -21,7 +21,7 @@ pub struct PortRefusal {
     pub port: String,
     /// The name of the device of the peer, or its number if the peer does not say the name
     pub peer_port: String,
-    /// Why the side that accepts has made no path
+    /// Why no path was made
     pub reason: LostReason,
     /// The error of the device of this side, if that was why
     pub error: Option<Error>,

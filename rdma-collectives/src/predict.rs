@@ -239,3 +239,25 @@ pub fn flood(cabling: &Cabling) -> Result<Plan, PlanError> {
         trees,
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Cabling, Operation, plan};
+
+    /// Catches two directions that are taken for one, and one for two: the blocks of an operation would be too long, or too short.
+    #[test]
+    fn trees_share_a_cable_in_the_directions_in_which_they_use_it() {
+        let [pair, line, ring] = [Cabling::line(2, 1), Cabling::line(3, 1), Cabling::ring(4, 1)];
+        let all_gather = Operation::AllGather { amounts: vec![1; 2] };
+        for (cabling, operation, expected) in [
+            (&pair, all_gather, false),
+            (&pair, Operation::AllReduce, true),
+            (&line, Operation::AllReduce, false),
+            (&ring, Operation::AllReduce, true),
+            (&ring, Operation::Broadcast { root: 0 }, false),
+        ] {
+            let forecast = plan(cabling, &operation).and_then(|plan| plan.forecast(cabling)).unwrap();
+            assert_eq!(forecast.is_shared, expected, "{operation:?} of {cabling:?}");
+        }
+    }
+}

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use rdma_core::Error;
+use rdma_core::{Cause, Error, Verb};
 
 /// How long a post waits for a query, which takes microseconds on a device that works
 pub(crate) const LIMIT: Duration = Duration::from_millis(100);
@@ -16,6 +16,8 @@ pub(crate) const LIMIT: Duration = Duration::from_millis(100);
 pub(crate) struct PortQuery {
     device: String,
     limit: Duration,
+    /// A child that is forked from it has neither the thread nor the one that may hold the lock.
+    process: u32,
     /// Started by the first query.
     thread: Mutex<Option<QueryThread>>,
 }
@@ -25,8 +27,6 @@ type Outcome = Result<bool, Error>;
 type Query = Box<dyn FnOnce() -> Outcome + Send>;
 
 struct QueryThread {
-    /// A child that is forked from this process has no such thread.
-    process: u32,
     queries: Sender<Query>,
     outcomes: Receiver<Outcome>,
     /// Whether a query is under way that was given up.
@@ -35,14 +35,21 @@ struct QueryThread {
 
 impl PortQuery {
     pub(crate) fn new(device: &str, limit: Duration) -> Self {
-        Self { device: device.to_owned(), limit, thread: Mutex::default() }
+        Self { device: device.to_owned(), limit, process: std::process::id(), thread: Mutex::default() }
     }
 
     /// The outcome of `query`; `None` if it does not return in time, and at once as long as an earlier one has not returned
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::DeviceGone`] in a forked child, and those of `query`.
     pub(crate) fn run(&self, query: impl FnOnce() -> Outcome + Send + 'static) -> Option<Outcome> {
+        if self.process != std::process::id() {
+            return Some(Err(Error::new(Verb::QueryPort, Cause::DeviceGone)));
+        }
         let device = &self.device;
         let mut slot = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.as_ref().is_none_or(|thread| thread.process != std::process::id()) {
+        if slot.is_none() {
             match QueryThread::start(device) {
                 Ok(thread) => *slot = Some(thread),
                 Err(error) => {
@@ -90,7 +97,7 @@ impl QueryThread {
             }
         };
         std::thread::Builder::new().name(format!("port of {device}")).spawn(run)?;
-        Ok(Self { process: std::process::id(), queries, outcomes, is_blocked: false })
+        Ok(Self { queries, outcomes, is_blocked: false })
     }
 }
 

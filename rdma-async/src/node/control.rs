@@ -466,7 +466,7 @@ fn is_unreachable(error: &ConnectError) -> bool {
 }
 
 /// Whether a path cannot be made because of the two ports: others may be joined
-fn is_apart(error: &ConnectError) -> bool {
+fn concerns_both_ports(error: &ConnectError) -> bool {
     matches!(lost_reason(error), LostReason::PortUsed | LostReason::Unreachable)
 }
 

@@ -1,4 +1,4 @@
-//! The peers that have not introduced themselves yet, or offer no path, and how many there may be
+//! The peers that have not introduced themselves yet, or have offered no path yet, and their limit
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::wait_queue::SharedWaitQueue;
 /// Whether an attempt has given its place to a later one
 type IsEvicted = Arc<SharedWaitQueue<bool>>;
 
-/// Attempts of peers that are at one point of their introduction, the oldest first
+/// The attempts of peers at one step of the introduction, the oldest first
 ///
 /// If there are too many, the oldest gives way: an honest peer takes some round trips, and a silent one would stay for long.
 pub(super) struct HalfOpen {

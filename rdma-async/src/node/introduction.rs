@@ -215,24 +215,25 @@ async fn confirm(stream: &mut ControlStream, ours: &Hello, theirs: &Hello) -> Re
     }
 }
 
-/// Waits until the peer goes on, which takes memory from then on; it learns if the attempt is dropped meanwhile
+/// Waits for the first path that the peer offers, before this side takes memory for it; says goodbye if the attempt is dropped meanwhile
 async fn wait_for_offer<D: Device>(
     stages: &Stages<'_, D>,
     stream: &mut ControlStream,
 ) -> Result<(), ConnectError> {
-    let mut waiting = WaitsForOffer { stream, runtime: &*stages.node.runtime, is_over: false };
+    let mut waiting = PendingOffer { stream, runtime: &*stages.node.runtime, is_over: false };
     let offered = stages.pass(ConnectStage::Path, waiting.stream.wait_for_offer()).await;
     waiting.is_over = true;
     offered
 }
 
-struct WaitsForOffer<'a> {
+/// An attempt whose peer has offered no path yet
+struct PendingOffer<'a> {
     stream: &'a mut ControlStream,
     runtime: &'a dyn Runtime,
     is_over: bool,
 }
 
-impl Drop for WaitsForOffer<'_> {
+impl Drop for PendingOffer<'_> {
     fn drop(&mut self) {
         if !self.is_over && !self.runtime.is_killed() {
             self.stream.say_goodbye(ByeReason::Cancelled);

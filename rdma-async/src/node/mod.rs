@@ -204,7 +204,7 @@ impl<D: Device> Node<D> {
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect), and [`ConnectError::Crowded`] if too many peers introduce themselves at once.
+    /// As [`connect`](Self::connect), and [`ConnectError::Crowded`] if too many peers introduce themselves at once, or have offered no path.
     ///
     /// # Cancel safety
     ///

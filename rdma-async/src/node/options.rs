@@ -130,8 +130,9 @@ impl NodeOptions {
     /// offered no path yet; 256 each
     ///
     /// When there are more, the one that began first is [refused](crate::ConnectError::Crowded), because the stream may be one on which no
-    /// peer speaks. An honest peer, which takes two round trips and the time to make two queue pairs, is refused only if so many others begin
-    /// meanwhile. Peers that have offered a path count as [peers](Self::max_peers); others take no memory of messages.
+    /// peer speaks. An honest peer, which takes two round trips and the time to open its devices and make two queue pairs, is refused only if
+    /// so many others begin meanwhile. Peers that have offered a path count as [peers](Self::max_peers), also if it cannot be made, until
+    /// [`connect_timeout`](Self::connect_timeout); others take no memory of messages. A shared key keeps strangers from both.
     pub fn max_half_open(self, max_half_open: u32) -> Self {
         Self { max_half_open, ..self }
     }

@@ -99,25 +99,25 @@ mod tests {
     use crate::sync::Mutex;
     use crate::thread_runtime::{ThreadRuntime, block_on};
 
-    /// Catches a change that is not told, an end of the thread that is not told, so that no task queries the port,
+    /// Catches a change that is not reported, an end of the thread that is not reported, so that no task queries the port,
     /// and a thread for a device that was let go of.
     #[test]
-    fn changes_are_told_until_the_device_is_closed() {
+    fn changes_are_reported_until_the_device_is_closed() {
         let runtime = ThreadRuntime::start().expect("a thread");
         let calls = Arc::new(DeviceCalls::new(&runtime.handle(), Duration::from_secs(3600)));
         let watch = Arc::new(PortWatch::new());
         let mut watcher = watch.watcher();
         let monitor = PortMonitor::new(&watch, false);
-        // The thread waits for the test before each query, and tells how many changes it has told.
+        // The thread waits for an answer of the test at each query.
         let (ask, asked) = std::sync::mpsc::channel::<Option<bool>>();
         let asked = Mutex::new(asked);
         monitor.start(&calls, true, move || asked.lock().recv().ok().flatten());
         assert!(monitor.is_watched());
-        let mut is_told = || block_on(poll_fn(|cx| watch.poll_changed(&mut watcher, cx)));
-        // Down, up, and closed: an answer without a change between would be told before its time.
+        let mut await_change = || block_on(poll_fn(|cx| watch.poll_changed(&mut watcher, cx)));
+        // Down, up, and closed: an answer without a change between would be reported before its time.
         for answers in [&[Some(true), Some(false)][..], &[Some(false), Some(true)], &[Some(true), None]] {
             answers.iter().for_each(|answer| ask.send(*answer).expect("the thread waits"));
-            is_told();
+            await_change();
         }
         assert!(!monitor.is_watched(), "the tasks query the port, and start the thread again");
         monitor.end();

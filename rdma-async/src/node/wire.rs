@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, Waker, ready};
 
-use rdma_core::session::{ByeReason, ControlMessage, Hello};
+use rdma_core::session::{ByeReason, ControlMessage, Hello, HelloError};
 
 use crate::bootstrap_stream::{BoxedStream, read_exact};
 use crate::error::{ConnectError, SessionError};
@@ -155,19 +155,24 @@ impl ControlStream {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// Waits for a message other than [`Alive`](ControlMessage::Alive), which [`next`](Self::next) then returns
+    /// Waits for the first [`Offer`](ControlMessage::Offer), which [`next`](Self::next) then returns
     ///
     /// # Errors
     ///
-    /// As [`next`](Self::next), and [`ConnectError::Lost`] if the peer says goodbye.
+    /// As [`next`](Self::next), [`ConnectError::Lost`] if the peer says goodbye, and [`ConnectError::Peer`] if it sends a message that needs an
+    /// offer before it.
     pub(super) async fn wait_for_offer(&mut self) -> Result<(), ConnectError> {
-        loop {
-            match self.next().await? {
-                ControlMessage::Alive => (),
-                ControlMessage::Bye(reason) => return Err(SessionError::PeerGone(reason).into()),
-                _ => break,
+        let offered = poll_fn(|cx| match ready!(self.poll_next(cx))? {
+            ControlMessage::Offer(_) => Poll::Ready(Ok::<_, ConnectError>(())),
+            ControlMessage::Alive => {
+                // A peer that sends many of them does not keep the thread.
+                cx.waker().wake_by_ref();
+                Poll::Pending
             }
-        }
+            ControlMessage::Bye(reason) => Poll::Ready(Err(SessionError::PeerGone(reason).into())),
+            _ => Poll::Ready(Err(HelloError::Unexpected.into())),
+        });
+        offered.await?;
         // Its bytes are still there.
         self.received_len = ControlMessage::LEN;
         Ok(())

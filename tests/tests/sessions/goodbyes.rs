@@ -312,7 +312,7 @@ fn a_peer_learns_that_there_is_no_memory_for_it() {
 
 /// Catches a replayed, impossible or unreadable introduction that is refused without a word.
 #[test]
-fn a_peer_that_does_not_keep_to_the_introduction_is_told() {
+fn a_peer_that_does_not_keep_to_the_introduction_is_refused_with_a_reason() {
     Sim::new().run(async |net| {
         let b = node(&net, "b", &options());
         let alive = ControlMessage::Alive.to_bytes();
@@ -372,7 +372,18 @@ fn a_peer_learns_that_its_message_did_not_belong_on_the_stream() {
             assert_eq!(tap.goodbyes()[side], Some(ByeReason::Violation));
         });
     }
-    for (message, is_readable) in [(UNREADABLE, false), (confirm, true)] {
+    let lost = ControlMessage::Lost { path: PathId(0), epoch: 1, reason: LostReason::Lost, port: None };
+    // A peer with one port offers a path for its second one.
+    let mut impossible = self::offer();
+    impossible.end.path = PathId(1);
+    let impossible = ControlMessage::Offer(impossible).to_bytes();
+    for (message, lost) in [
+        (UNREADABLE.to_vec(), None),
+        (confirm.to_vec(), None),
+        (ControlMessage::Answer { end: self::offer().end, port: 0 }.to_bytes().to_vec(), None),
+        (lost.to_bytes().to_vec(), None),
+        (impossible.to_vec(), Some(&violation)),
+    ] {
         Sim::new().run(async |net| {
             let b = node(&net, "b", &options());
             let (mut peer, to_b) = duplex(1024);
@@ -384,8 +395,8 @@ fn a_peer_learns_that_its_message_did_not_belong_on_the_stream() {
             };
             let (served, reason) = join(b.serve(to_b), speak).await;
             let is_named = match &served {
-                Err(ConnectError::Peer(HelloError::Unexpected)) => !is_readable,
-                Err(ConnectError::Lost(error)) => is_readable && *error == violation,
+                Err(ConnectError::Peer(HelloError::Unexpected)) => lost.is_none(),
+                Err(ConnectError::Lost(error)) => lost == Some(error),
                 _ => false,
             };
             assert!(is_named, "{served:?}");

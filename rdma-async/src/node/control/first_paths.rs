@@ -6,10 +6,11 @@ use std::time::Duration;
 use rdma_core::Device;
 use rdma_core::session::{ByeReason, Side};
 
-use super::{Control, PORT_INTERVAL, PathState, is_apart};
+use super::{Control, PORT_INTERVAL, PathState, concerns_both_ports};
 use crate::error::{ConnectError, SessionError};
 use crate::node::first_failures::FirstFailures;
 use crate::node::pairing::Pairing;
+use crate::time::timeout;
 
 impl<D: Device> Control<D> {
     /// Makes paths, and ends as soon as there is one
@@ -23,7 +24,8 @@ impl<D: Device> Control<D> {
     pub(in crate::node) async fn make_first_paths(&mut self) -> Result<(), ConnectError> {
         while !self.has_path() {
             if let Some(error) = self.first_paths_failed() {
-                self.stream.flush().await?;
+                // A peer that does not read, or has left, changes nothing about the reason.
+                let _ = timeout(&*self.node.runtime, self.peer_timeout, self.stream.flush()).await;
                 return Err(error);
             }
             self.step().await;
@@ -65,7 +67,7 @@ impl<D: Device> Control<D> {
     /// Why this side could make no path; which ports, if no two of them could be joined
     fn first_failure(&mut self) -> Option<ConnectError> {
         let failure = self.first.as_mut().and_then(FirstFailures::take)?;
-        Some(if is_apart(&failure) { self.no_path() } else { failure })
+        Some(if concerns_both_ports(&failure) { self.no_path() } else { failure })
     }
 
     /// Runs until a path carries packets in both directions

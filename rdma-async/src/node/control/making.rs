@@ -8,7 +8,7 @@ use rdma_core::session::{
 };
 use rdma_core::{Cause, Device, Time};
 
-use super::{Control, Making, PathState, is_apart, is_unreachable};
+use super::{Control, Making, PathState, concerns_both_ports, is_unreachable};
 use crate::blocked_call::DeviceCall;
 use crate::error::ConnectError;
 use crate::node::goodbye::lost_reason;
@@ -93,7 +93,7 @@ impl<D: Device> Control<D> {
         let (path, epoch) = (theirs.path, theirs.epoch);
         let index = path.0 as usize;
         if index >= self.paths.len() {
-            // The peer does not have the port.
+            // The Hello of the peer counts fewer ports.
             self.on_violation();
             return Ok(());
         }
@@ -145,7 +145,7 @@ impl<D: Device> Control<D> {
     fn refuse(&mut self, index: usize, port: usize, error: ConnectError) -> Result<(), ConnectError> {
         let (path, epoch, reason) = (PathId(index as u32), self.epochs[index], lost_reason(&error));
         let name = self.node.ports.get(port).map(|found| found.name(port));
-        if let Some(first) = self.first.as_mut().filter(|_| is_apart(&error)) {
+        if let Some(first) = self.first.as_mut().filter(|_| concerns_both_ports(&error)) {
             let port = name.clone().unwrap_or_else(|| format!("device {port}"));
             let peer_port = format!("device {index}");
             first.note_refusal(PortRefusal { port, peer_port, reason, error: error.of_device() });

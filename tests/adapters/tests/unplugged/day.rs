@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use futures::future::join;
 use rdma_async::time::timeout;
-use rdma_async::{BlockingCall, Node, Runtime, Time, Timer};
-
+use rdma_async::{BlockingCall, Node, Runtime, Time, Timer, Work};
 use rdma_sim::{Driver, LineRate, Model, Net, Sim, SimDevice, Topology};
 use rdma_tests::{Pair, connect, options};
 
@@ -32,7 +31,7 @@ const MAX_WAIT: Duration = Duration::from_hours(1);
 /// A request takes as long without a fault
 const REQUEST: Duration = Duration::from_micros(150);
 
-/// The tasks of a Mac, which stop while its process is paused
+/// Spawns the tasks of a node, which stop while it is paused; those of the service and its user go on
 #[derive(Debug)]
 struct Tasks {
     runtime: Arc<dyn Runtime>,
@@ -80,11 +79,23 @@ impl Runtime for Tasks {
     fn timer(&self) -> Pin<Box<dyn Timer>> {
         self.runtime.timer()
     }
+
+    fn random(&self) -> u64 {
+        self.runtime.random()
+    }
+
+    fn is_killed(&self) -> bool {
+        self.runtime.is_killed()
+    }
+
+    fn spend(&self, work: Work) {
+        self.runtime.spend(work);
+    }
 }
 
 /// Runs `sim` in the current tokio runtime: when all tasks wait, its time jumps to the next event
 ///
-/// tokio's clock shows a millisecond for each event. What runs here has no timers of tokio.
+/// tokio's clock shows a millisecond for each event: programs here have no timers of tokio.
 fn start(sim: Sim) -> Net {
     let driver = Driver::new(sim, |task| drop(tokio::spawn(task))).expect("there are no faults yet");
     let net = driver.net().clone();
@@ -104,7 +115,7 @@ fn part(net: &Net, most: Duration, bits: u32) -> Duration {
     most / (scale + net.pick(scale))
 }
 
-/// A Mac, and what pauses it
+/// A Mac, and the gate that pauses the tasks of its node
 struct Mac {
     name: &'static str,
     node: Node<SimDevice>,
@@ -121,8 +132,8 @@ impl Mac {
         Self { name, node, gate }
     }
 
-    /// Does something to the Mac, after `delay`, that ends
-    async fn harm(&self, net: &Net, delay: Duration) {
+    /// Injects a fault of this Mac after `delay`, and its end
+    async fn inject_any(&self, net: &Net, delay: Duration) {
         let host = self.name;
         let inject = |fault: String| net.inject(fault.parse().expect("a fault"));
         let first = net.pick(2) as usize;
@@ -154,7 +165,7 @@ impl Mac {
     }
 }
 
-/// What the user has seen
+/// The requests of the user
 #[derive(Debug, Default)]
 struct Seen {
     requests: u32,
@@ -181,13 +192,13 @@ async fn ask(net: &Net, client: &mut Client, macs: &[Mac; 2], end: Time) -> Seen
             }
             net.now() - start
         };
-        let harm = async {
+        let fault = async {
             if net.pick(3) == 0 {
                 let delay = REQUEST * net.pick(100) / 100;
-                macs[net.pick(2) as usize].harm(net, delay).await;
+                macs[net.pick(2) as usize].inject_any(net, delay).await;
             }
         };
-        let answered = timeout(&*net.runtime(), MAX_WAIT, join(request, harm)).await;
+        let answered = timeout(&*net.runtime(), MAX_WAIT, join(request, fault)).await;
         let (took, ()) = answered.expect("every outage is over long before");
         seen.requests += 1;
         seen.slow += u32::from(took > 10 * REQUEST);
@@ -195,15 +206,15 @@ async fn ask(net: &Net, client: &mut Client, macs: &[Mac; 2], end: Time) -> Seen
     seen
 }
 
-/// Harms the Macs until `end`
-async fn harm_all(net: &Net, macs: &[Mac; 2], end: Time) {
+/// Injects faults of both Macs until `end`
+async fn inject_all(net: &Net, macs: &[Mac; 2], end: Time) {
     while net.now() < end {
         net.sleep(part(net, MAX_REST, 4)).await;
-        macs[net.pick(2) as usize].harm(net, Duration::ZERO).await;
+        macs[net.pick(2) as usize].inject_any(net, Duration::ZERO).await;
     }
 }
 
-/// What the user has seen in a day, and how many paths were made
+/// The requests of the user in a day, and how many paths were made
 async fn day(seed: u64) -> (Seen, u64) {
     let hosts = Topology::new().host("a", 2).host("b", 2);
     let cabled = (0..2).fold(hosts, |hosts, port| hosts.cable(("a", port), ("b", port), LineRate::TB5));
@@ -217,7 +228,7 @@ async fn day(seed: u64) -> (Seen, u64) {
     with_server(&pair, async {
         let end = Time::ZERO + DAY;
         let mut client = Client::connect(&pair).await;
-        let (seen, ()) = join(ask(&net, &mut client, &macs, end), harm_all(&net, &macs, end)).await;
+        let (seen, ()) = join(ask(&net, &mut client, &macs, end), inject_all(&net, &macs, end)).await;
         drop(client);
         pair.ab.close().await.expect("the peer is there");
         (seen, paths_made(&pair.ab))
