@@ -11,6 +11,8 @@ use crate::{Cabling, Element, GroupError, GroupOptions, JoinError, Monitor, Redu
 /// The same operations, errors and promises as those of [`crate::Group`], whose documentation says what each does; ranks with the one and
 /// with the other work together. The thread of the caller sleeps while it waits, and does the arithmetic itself. The sessions have to be
 /// driven meanwhile, and between operations: their nodes run on another thread, such as that of a [`ThreadRuntime`](rdma_async::ThreadRuntime).
+/// Before a process ends, it drops the group, [closes](rdma_async::Node::close) the node and waits until it is
+/// [idle](rdma_async::Node::wait_idle): else the others may take the rank for lost.
 ///
 /// ```
 /// use std::net::{Ipv4Addr, TcpListener, TcpStream};

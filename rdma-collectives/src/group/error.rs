@@ -12,8 +12,9 @@ use crate::PlanError;
 ///
 /// After [`Argument`](Self::Argument), [`Counts`](Self::Counts), [`Plan`](Self::Plan), [`Rank`](Self::Rank) and
 /// [`Unsupported`](Self::Unsupported) nothing was sent and the group goes on. After the others it is over: each further operation returns
-/// the same error, and so do those of all ranks that can be reached. The contents of its output are then undefined. The ranks that are
-/// left can [shrink](super::Group::shrink) the group and go on.
+/// the same error, and operations of all ranks that can be reached fail. The ranks mostly have the same error; of calls that differ, each rank
+/// names those that it has learned of first. The contents of the output are then undefined. The ranks that are left can
+/// [shrink](super::Group::shrink) the group and go on.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupError {

@@ -391,6 +391,9 @@ impl<D: Device> Group<D> {
 
     /// Waits until all ranks have called it
     ///
+    /// A rank that returns may still have to pass on what others wait for. Before its process ends, it drops the group, and the node is
+    /// [closed](rdma_async::Node::close) and [idle](rdma_async::Node::wait_idle): else the others may take the rank for lost.
+    ///
     /// ```
     /// # rdma_sim::Sim::new().run(async |net| {
     /// # let node = |host| rdma_async::Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime()).build();
