@@ -68,7 +68,7 @@ fn a_run_that_fails_is_found_shrunk_and_repeated() {
 fn a_value_below_its_bounds_is_not_shrunk_to_one_above_them() {
     let folder = Folder::new();
     let path = shipped_one("broadcast-storm");
-    let report = json(&tb5!["sim", "check", &path, "--runs", "20", "--json"]);
+    let report = json(&tb5!["sim", "check", &path, "--runs", "400", "--json"]);
     let (reason, line) = (report["reason"].as_str().unwrap(), report["replay"].as_str().unwrap());
     assert!(reason.ends_with("which is less") && line.contains("storm 5%"), "{report}");
     let fast = fs::read_to_string(&path).unwrap().replace("storm 5%", "storm 50%");
