@@ -252,8 +252,8 @@ fn an_unplugged_cable_is_unplugged_for_both_processes() {
     assert!(a.end() && b.end());
 }
 
-/// Catches a forked child that writes to the rings of its parent, one that leaves the fabric for its parent, and one whose post waits for a
-/// thread that only its parent has.
+/// Catches a forked child that writes to the rings of its parent, or leaves the fabric for its parent, and a child whose post waits for a thread
+/// that only its parent has.
 #[test]
 fn a_forked_child_is_refused_and_its_parent_goes_on() {
     let hosts = pair("forked");

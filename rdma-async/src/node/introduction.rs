@@ -226,7 +226,7 @@ async fn wait_for_offer<D: Device>(
     offered
 }
 
-/// An attempt whose peer has offered no path yet
+/// The stream of an attempt until the peer offers a path; dropping it before says goodbye
 struct PendingOffer<'a> {
     stream: &'a mut ControlStream,
     runtime: &'a dyn Runtime,

@@ -69,7 +69,7 @@ struct Survivor<D: Device> {
     views: Views,
     sessions: BTreeMap<usize, Session<D>>,
     bundles: BTreeMap<usize, Bundle<D>>,
-    /// Neighbours without whose cables this rank goes on: no path reaches them, and others do
+    /// Neighbours whose cables to this rank are given up: no path over them carries data, and other ranks reach these neighbours
     given_up: BTreeSet<usize>,
     /// The neighbours to which streams are being opened
     opening: BTreeSet<usize>,

@@ -110,11 +110,11 @@ impl Views {
     /// Whether others that this rank reaches reach a neighbour, by paths that carry data as far as both of their ends have said
     pub(super) fn leads_around(&self, neighbour: usize) -> bool {
         let reaches = |view: &View, rank: usize| (view.neighbours & !view.unreached) >> rank & 1 == 1;
-        let (mut reached, mut pending) = (1 << self.own, vec![self.own]);
+        let (mut reached, mut pending, gone) = (1 << self.own, vec![self.own], self.gone());
         while let Some(rank) = pending.pop() {
             let Some(view) = self.views.get(&rank) else { continue };
             let is_direct = |other: usize| rank == self.own && other == neighbour;
-            for next in members(view.neighbours & !view.unreached & !self.gone() & !reached) {
+            for next in members(view.neighbours & !view.unreached & !gone & !reached) {
                 let is_mutual = self.views.get(&next).is_none_or(|view| reaches(view, rank));
                 if is_mutual && !is_direct(next) {
                     reached |= 1 << next;

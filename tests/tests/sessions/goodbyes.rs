@@ -18,7 +18,7 @@ use rdma_core::{
     Timer,
 };
 use rdma_sim::{LineRate, Net, Sim};
-use rdma_tests::{DEVICE, Raw, connect, hello, message, node, nodes, options};
+use rdma_tests::{DEVICE, Pair, Raw, connect, hello, message, node, nodes, options};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
 use super::figures::cables;
@@ -119,6 +119,22 @@ fn gone(reason: ByeReason) -> SessionError {
     SessionError::PeerGone(reason)
 }
 
+/// Two sides whose byte stream passes through a tap
+async fn tapped(net: &Net) -> (Tap, Pair) {
+    let (a, b) = nodes(net, &options());
+    let (mut tap, [to_b, to_a]) = Tap::new();
+    let both = join(a.connect(to_b), async {
+        b.serve(to_a).await.unwrap();
+        b.accept().await.unwrap()
+    });
+    let Either::Left(((ab, ba), passed)) = select(Box::pin(both), Box::pin(tap.pass())).await else {
+        panic!("the stream has ended");
+    };
+    drop(passed);
+    let ab = ab.unwrap();
+    (tap, Pair { a, b, ab, ba })
+}
+
 fn is_refused<T>(result: &Result<T, ConnectError>, reason: ByeReason) -> bool {
     matches!(result, Err(ConnectError::Lost(error)) if *error == gone(reason))
 }
@@ -129,17 +145,7 @@ fn a_session_ends_with_the_reason_that_the_peer_gives() {
     for code in [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0, 200] {
         let reason = ByeReason::from_code(code);
         Sim::new().run(async |net| {
-            let (a, b) = nodes(&net, &options());
-            let (mut tap, [to_b, to_a]) = Tap::new();
-            let both = join(a.connect(to_b), async {
-                b.serve(to_a).await.unwrap();
-                b.accept().await.unwrap()
-            });
-            let Either::Left(((ab, ba), passed)) = select(Box::pin(both), Box::pin(tap.pass())).await else {
-                panic!("the stream has ended");
-            };
-            let _ab = ab.unwrap();
-            drop(passed);
+            let (mut tap, Pair { a: _a, b: _b, ab: _ab, ba }) = tapped(&net).await;
             let mut bye = ControlMessage::Bye(ByeReason::Done).to_bytes();
             bye[1] = code;
             tap.ends[1].write_all(&bye).await.unwrap();
@@ -346,17 +352,7 @@ fn a_peer_learns_that_its_message_did_not_belong_on_the_stream() {
     let violation = SessionError::Protocol(Violation::Control);
     for (side, message) in [(0, UNREADABLE), (1, UNREADABLE), (0, confirm), (1, confirm), (0, offer)] {
         Sim::new().run(async |net| {
-            let (a, b) = nodes(&net, &options());
-            let (mut tap, [to_b, to_a]) = Tap::new();
-            let both = join(a.connect(to_b), async {
-                b.serve(to_a).await.unwrap();
-                b.accept().await.unwrap()
-            });
-            let Either::Left(((ab, ba), passed)) = select(Box::pin(both), Box::pin(tap.pass())).await else {
-                panic!("the stream has ended");
-            };
-            let ab = ab.unwrap();
-            drop(passed);
+            let (mut tap, Pair { a: _a, b: _b, ab, ba }) = tapped(&net).await;
             tap.ends[side].write_all(&message).await.unwrap();
             let start = net.now();
             let ends = async {
