@@ -90,6 +90,7 @@ pub(crate) async fn read_exact(stream: &mut BoxedStream, mut bytes: &mut [u8]) -
 }
 
 /// Writes all of `bytes` and sends them on their way
+#[cfg(any(test, feature = "shared-key"))]
 pub(crate) async fn write_all(stream: &mut BoxedStream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let n = poll_fn(|cx| stream.poll_write(cx, bytes)).await?;

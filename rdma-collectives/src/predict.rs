@@ -251,7 +251,7 @@ mod tests {
         let all_gather = Operation::AllGather { amounts: vec![1; 2] };
         for (cabling, operation, expected) in [
             (&pair, all_gather, false),
-            (&pair, Operation::AllReduce, true),
+            (&pair, Operation::AllReduce, false),
             (&line, Operation::AllReduce, false),
             (&ring, Operation::AllReduce, true),
             (&ring, Operation::Broadcast { root: 0 }, false),
