@@ -3,11 +3,12 @@ use std::collections::BTreeMap;
 use crate::arborescences::pack;
 use crate::cut::Cut;
 use crate::flow::{Flow, INFINITE};
+use crate::large::MAX_EXACT_HOSTS;
 use crate::low::low_trees;
 use crate::network::Network;
 use crate::strength::Strength;
 use crate::tree::{Distance, SpanningTree};
-use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree};
+use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree, large};
 
 /// From so many hosts, the most central ones, trees are packed; the lowest and fewest are taken.
 const ROOTS: usize = 8;
@@ -22,6 +23,9 @@ const ROOTS: usize = 8;
 ///
 /// [`PlanError::OneHost`], [`PlanError::Disconnected`] with the hosts that cannot reach each other, or [`PlanError::Overflow`].
 pub fn all_reduce(cabling: &Cabling) -> Result<Plan, PlanError> {
+    if cabling.hosts().len() > MAX_EXACT_HOSTS {
+        return large::plan(cabling, Operation::AllReduce);
+    }
     let network = Network::of(cabling)?;
     let slower = network.map(|from, to| network.capacity(from, to).min(network.capacity(to, from)));
     let preferred = central_first(&slower);

@@ -9,6 +9,9 @@ use crate::{Cabling, Certificate, Operation, Plan, PlanError, Price, Ratio, Tree
 /// Up to how many hosts the plan of an all_to_all is the best one; above, the plan says how far from it it may be.
 pub const MAX_EXACT_ALL_TO_ALL_HOSTS: usize = 16;
 
+/// How many hosts an all_to_all may have: each two of them have a path, and more are not told apart in messages.
+pub const MAX_ALL_TO_ALL_HOSTS: usize = 256;
+
 /// Gains below this are taken for rounding errors.
 const TOLERANCE: f64 = 1e-9;
 /// Steps after which the method ends with the best that it has
@@ -24,7 +27,8 @@ const MAX_STEPS: usize = 20_000;
 ///
 /// # Errors
 ///
-/// [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Amounts`], [`PlanError::NothingToSend`] or [`PlanError::Overflow`].
+/// [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Amounts`], [`PlanError::NothingToSend`],
+/// [`PlanError::TooManyHosts`] above [`MAX_ALL_TO_ALL_HOSTS`], or [`PlanError::Overflow`].
 pub fn all_to_all(cabling: &Cabling, amounts: &[Vec<u64>]) -> Result<Plan, PlanError> {
     let network = Network::of(cabling)?;
     let (program, total) = Program::checked(&network, amounts)?;
@@ -65,6 +69,9 @@ impl<'a> Program<'a> {
     /// The program, and the whole payload
     fn checked(network: &'a Network, amounts: &[Vec<u64>]) -> Result<(Self, u128), PlanError> {
         let hosts = network.hosts();
+        if hosts > MAX_ALL_TO_ALL_HOSTS {
+            return Err(PlanError::TooManyHosts { hosts, most: MAX_ALL_TO_ALL_HOSTS });
+        }
         let lengths = [amounts.len()].into_iter().chain(amounts.iter().map(Vec::len));
         if let Some(wrong) = lengths.into_iter().find(|&len| len != hosts) {
             return Err(PlanError::Amounts { amounts: wrong, hosts });

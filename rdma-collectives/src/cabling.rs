@@ -1,8 +1,9 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 /// How many hosts a cabling may have.
-pub const MAX_HOSTS: usize = 64;
+pub const MAX_HOSTS: usize = 1024;
 
 /// The highest rate of a cable in one direction: 10^12 bytes per second
 ///
@@ -43,8 +44,9 @@ impl Cable {
 /// divided among them in proportion to their rates.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Cabling {
-    hosts: Vec<String>,
-    cables: Vec<Cable>,
+    /// Shared: each rank of a process keeps the cabling of its group
+    hosts: Arc<[String]>,
+    cables: Arc<[Cable]>,
 }
 
 impl Cabling {
@@ -61,8 +63,8 @@ impl Cabling {
     where
         H: IntoIterator<Item: Into<String>>,
     {
-        let hosts: Vec<String> = hosts.into_iter().map(Into::into).collect();
-        let cables = cables.into();
+        let hosts: Arc<[String]> = hosts.into_iter().map(Into::into).collect();
+        let cables: Arc<[Cable]> = cables.into().into();
         if hosts.is_empty() || hosts.len() > MAX_HOSTS {
             return Err(CablingError::Hosts { hosts: hosts.len() });
         }
@@ -70,7 +72,7 @@ impl Cabling {
             return Err(CablingError::Cables { cables: cables.len() });
         }
         let mut names = BTreeSet::new();
-        for host in &hosts {
+        for host in &*hosts {
             let allowed = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
             if host.is_empty() || !host.chars().all(allowed) {
                 return Err(CablingError::HostName { host: host.clone() });
@@ -114,9 +116,10 @@ impl Cabling {
     /// The cabling of some hosts, numbered in this order: the cables between two of them whose ends `keeps` accepts, as numbered here
     #[cfg(feature = "groups")]
     pub(crate) fn among(&self, hosts: &[usize], keeps: impl Fn([usize; 2]) -> bool) -> Self {
-        let number = |host: usize| hosts.iter().position(|other| *other == host);
+        let mut numbers = vec![None; self.hosts.len()];
+        hosts.iter().zip(0..).for_each(|(host, number)| numbers[*host] = Some(number));
         let cables = self.cables.iter().filter(|cable| keeps(cable.ends)).filter_map(|cable| {
-            let [left, right] = cable.ends.map(number);
+            let [left, right] = cable.ends.map(|host| numbers[host]);
             Some(Cable { ends: [left?, right?], ..*cable })
         });
         let cables = cables.collect();
@@ -144,7 +147,7 @@ impl Cabling {
     #[must_use]
     pub fn components(&self) -> Vec<Vec<usize>> {
         let mut component: Vec<usize> = (0..self.hosts.len()).collect();
-        for cable in &self.cables {
+        for cable in &*self.cables {
             let [left, right] = cable.ends.map(|end| component[end]);
             component.iter_mut().filter(|c| **c == left.max(right)).for_each(|c| *c = left.min(right));
         }
@@ -160,15 +163,15 @@ impl Cabling {
     /// [`CablingError::CableToItself`], [`CablingError::Rate`].
     pub fn with_cable(&self, cable: Cable) -> Result<Self, CablingError> {
         let cables: Vec<_> = self.cables.iter().copied().chain([cable]).collect();
-        Self::new(self.hosts.clone(), cables)
+        Self::new(self.hosts.iter().cloned(), cables)
     }
 
     /// The same hosts without one cable, or `None` if there is no cable of this index
     #[must_use]
     pub fn without_cable(&self, cable: usize) -> Option<Self> {
-        let mut rest = self.clone();
-        (cable < rest.cables.len()).then(|| rest.cables.remove(cable))?;
-        Some(rest)
+        let mut cables = self.cables.to_vec();
+        (cable < cables.len()).then(|| cables.remove(cable))?;
+        Some(Self { hosts: Arc::clone(&self.hosts), cables: cables.into() })
     }
 
     /// A number that tells cablings apart: of the names in their order and the rates between each two hosts
@@ -177,17 +180,24 @@ impl Cabling {
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         let mut hash = Fnv::new();
-        for host in &self.hosts {
+        for host in &*self.hosts {
             hash.write(host.as_bytes());
             hash.write(b"\n");
         }
-        let mut rates = vec![0_u128; self.hosts.len() * self.hosts.len()];
-        for cable in &self.cables {
+        // A table of all pairs, almost all of which have no cable.
+        let mut rates: BTreeMap<usize, u128> = BTreeMap::new();
+        for cable in &*self.cables {
             let [left, right] = cable.ends;
-            rates[left * self.hosts.len() + right] += u128::from(cable.rates[0]);
-            rates[right * self.hosts.len() + left] += u128::from(cable.rates[1]);
+            *rates.entry(left * self.hosts.len() + right).or_default() += u128::from(cable.rates[0]);
+            *rates.entry(right * self.hosts.len() + left).or_default() += u128::from(cable.rates[1]);
         }
-        rates.iter().for_each(|rate| hash.write(&rate.to_le_bytes()));
+        let mut next = 0;
+        for (pair, rate) in rates {
+            hash.write_zeros(size_of::<u128>() * (pair - next));
+            hash.write(&rate.to_le_bytes());
+            next = pair + 1;
+        }
+        hash.write_zeros(size_of::<u128>() * (self.hosts.len() * self.hosts.len() - next));
         Fingerprint(hash.0)
     }
 }
@@ -214,14 +224,21 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
 struct Fnv(u64);
 
 impl Fnv {
+    const PRIME: u64 = 0x0100_0000_01b3;
+
     fn new() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
     fn write(&mut self, bytes: &[u8]) {
         for &byte in bytes {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(Self::PRIME);
         }
+    }
+
+    /// The same as writing so many bytes of zero
+    fn write_zeros(&mut self, count: usize) {
+        self.0 = self.0.wrapping_mul(Self::PRIME.wrapping_pow(count as u32));
     }
 }
 
@@ -296,7 +313,8 @@ mod tests {
         let refused =
             |hosts: &[&str], cables: &[Cable]| Cabling::new(hosts.iter().copied(), cables).unwrap_err();
         assert_eq!(refused(&[], &[]), CablingError::Hosts { hosts: 0 });
-        assert_eq!(refused(&["a"; 65], &[]), CablingError::Hosts { hosts: 65 });
+        assert_eq!(refused(&["a"; 1025], &[]), CablingError::Hosts { hosts: 1025 });
+        assert_eq!(CablingError::Hosts { hosts: 1025 }.to_string(), "1025 hosts: a group has 1 to 1024");
         assert_eq!(refused(&["a", "a"], &[]), CablingError::DuplicateHost { host: "a".into() });
         for name in ["", "a b", "a>b", "|"] {
             assert_eq!(refused(&[name], &[]), CablingError::HostName { host: name.into() });
@@ -329,5 +347,10 @@ mod tests {
         assert_ne!(first, of(["a", "c", "b"], &cables));
         assert_ne!(first, of(["a", "b", "c"], &[Cable::new(0, 1, 5), Cable::new(1, 2, 8)]));
         assert_ne!(first, of(["a", "b", "c"], &cables[..1]));
+        // That of the table of all rates, byte by byte.
+        let mut hash = Fnv::new();
+        hash.write(b"a\nb\nc\n");
+        [0, 5, 0, 5, 0, 7, 0, 7, 0_u128].iter().for_each(|rate| hash.write(&rate.to_le_bytes()));
+        assert_eq!(first, Fingerprint(hash.0));
     }
 }

@@ -1,8 +1,9 @@
 use crate::arborescences::{Arborescence, pack};
 use crate::cut::Cut;
+use crate::large::MAX_EXACT_HOSTS;
 use crate::network::Network;
 use crate::ratio::gcd;
-use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree};
+use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree, large};
 
 /// The best plan of a broadcast: as many trees from the root as its smallest cut permits
 ///
@@ -10,6 +11,9 @@ use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree};
 ///
 /// [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Root`] or [`PlanError::Overflow`].
 pub fn broadcast(cabling: &Cabling, root: usize) -> Result<Plan, PlanError> {
+    if cabling.hosts().len() > MAX_EXACT_HOSTS {
+        return large::plan(cabling, Operation::Broadcast { root });
+    }
     let network = Network::of(cabling)?;
     let (cut, trees) = from_root(&network, root)?;
     let time = cut.seconds(&network, 1)?;
@@ -22,6 +26,9 @@ pub fn broadcast(cabling: &Cabling, root: usize) -> Result<Plan, PlanError> {
 ///
 /// [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Root`] or [`PlanError::Overflow`].
 pub fn reduce(cabling: &Cabling, root: usize) -> Result<Plan, PlanError> {
+    if cabling.hosts().len() > MAX_EXACT_HOSTS {
+        return large::plan(cabling, Operation::Reduce { root });
+    }
     let network = Network::of(cabling)?;
     let (cut, trees) = from_root(&network.reversed(), root)?;
     let time = cut.seconds(&network, 1)?;
@@ -35,6 +42,9 @@ pub fn reduce(cabling: &Cabling, root: usize) -> Result<Plan, PlanError> {
 /// [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Amounts`], [`PlanError::NothingToSend`] or
 /// [`PlanError::Overflow`].
 pub fn all_gather(cabling: &Cabling, amounts: &[u64]) -> Result<Plan, PlanError> {
+    if cabling.hosts().len() > MAX_EXACT_HOSTS {
+        return large::plan(cabling, Operation::AllGather { amounts: amounts.to_vec() });
+    }
     let network = Network::of(cabling)?;
     let (cut, time, trees) = from_all(&network, amounts)?;
     let operation = Operation::AllGather { amounts: amounts.to_vec() };
@@ -49,6 +59,9 @@ pub fn all_gather(cabling: &Cabling, amounts: &[u64]) -> Result<Plan, PlanError>
 /// [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Amounts`], [`PlanError::NothingToSend`] or
 /// [`PlanError::Overflow`].
 pub fn reduce_scatter(cabling: &Cabling, amounts: &[u64]) -> Result<Plan, PlanError> {
+    if cabling.hosts().len() > MAX_EXACT_HOSTS {
+        return large::plan(cabling, Operation::ReduceScatter { amounts: amounts.to_vec() });
+    }
     let network = Network::of(cabling)?;
     let (cut, time, trees) = from_all(&network.reversed(), amounts)?;
     let operation = Operation::ReduceScatter { amounts: amounts.to_vec() };

@@ -30,8 +30,10 @@ mod congestion;
 mod cut;
 mod flow;
 mod forest;
+mod forests;
 #[cfg(feature = "groups")]
 mod group;
+mod large;
 #[cfg(feature = "launch")]
 pub mod launch;
 mod low;
@@ -45,6 +47,7 @@ mod ratio;
 mod recommend;
 mod rounding;
 mod shapes;
+mod shortest;
 mod simplex;
 mod spread;
 mod strength;
@@ -55,7 +58,7 @@ mod verify;
 
 pub use advice::{Addition, AdviceError, MAX_PORTS, Unplug, additions, unplugs};
 pub use all_reduce::all_reduce;
-pub use all_to_all::{MAX_EXACT_ALL_TO_ALL_HOSTS, all_to_all};
+pub use all_to_all::{MAX_ALL_TO_ALL_HOSTS, MAX_EXACT_ALL_TO_ALL_HOSTS, all_to_all};
 pub use cabling::{Cable, Cabling, CablingError, Fingerprint, MAX_CABLES, MAX_HOSTS, MAX_RATE};
 pub use forest::{all_gather, broadcast, reduce, reduce_scatter};
 #[cfg(feature = "groups")]
@@ -63,6 +66,7 @@ pub use group::{
     Call, Complex64, Element, ElementType, Group, GroupError, GroupOptions, JoinError, Monitor,
     OperationKind, Reduction, ShrinkError, Wait, WaitReason, Waits,
 };
+pub use large::MAX_EXACT_HOSTS;
 pub use parse::ParsePlanError;
 pub use paths::{gather, scatter};
 pub use plan::{Certificate, Operation, Plan, PlanError, Price};

@@ -1,4 +1,9 @@
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
 use crate::ratio::gcd;
+use crate::tree::Distance;
 use crate::{Cabling, PlanError, Ratio};
 
 /// The capacities between hosts, all cables of a pair in a direction together, in a common unit
@@ -6,12 +11,20 @@ use crate::{Cabling, PlanError, Ratio};
 /// Algorithms of the planner work on it; the verifier does not.
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
-    hosts: usize,
-    /// Row after row
+    arcs: Arc<Arcs>,
+    /// By arc
     capacities: Vec<u128>,
     latencies: Vec<u64>,
     /// Bytes per second of one unit of capacity
     unit: u128,
+}
+
+/// The pairs of hosts with a cable, each direction by itself, in ascending order
+#[derive(Debug)]
+struct Arcs {
+    /// By host, the first arc away from it; one more for the end
+    first: Vec<usize>,
+    ends: Vec<(usize, usize)>,
 }
 
 impl Network {
@@ -27,15 +40,16 @@ impl Network {
                 |members: Vec<usize>| members.iter().map(|&host| cabling.hosts()[host].clone()).collect();
             return Err(PlanError::Disconnected { parts: components.into_iter().map(names).collect() });
         }
-        let mut network = Self {
-            hosts,
-            capacities: vec![0; hosts * hosts],
-            latencies: vec![u64::MAX; hosts * hosts],
-            unit: 1,
-        };
+        let both_ways = |[left, right]: [usize; 2]| [(left, right), (right, left)];
+        let mut ends: Vec<_> = cabling.cables().iter().flat_map(|cable| both_ways(cable.ends)).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        let first = (0..=hosts).map(|host| ends.partition_point(|(from, _)| *from < host)).collect();
+        let (capacities, latencies) = (vec![0; ends.len()], vec![u64::MAX; ends.len()]);
+        let mut network = Self { arcs: Arc::new(Arcs { first, ends }), capacities, latencies, unit: 1 };
         for cable in cabling.cables() {
-            let [left, right] = cable.ends;
-            for (arc, rate) in [left * hosts + right, right * hosts + left].into_iter().zip(cable.rates) {
+            for ((from, to), rate) in both_ways(cable.ends).into_iter().zip(cable.rates) {
+                let Some(arc) = network.arc(from, to) else { continue };
                 network.capacities[arc] += u128::from(rate);
                 // Data uses all cables of the pair, so the slowest counts.
                 let slowest = match network.latencies[arc] {
@@ -51,22 +65,37 @@ impl Network {
     }
 
     pub(crate) fn hosts(&self) -> usize {
-        self.hosts
+        self.arcs.first.len() - 1
+    }
+
+    fn arc(&self, from: usize, to: usize) -> Option<usize> {
+        let Arcs { first, ends } = &*self.arcs;
+        ends[first[from]..first[from + 1]].binary_search(&(from, to)).ok().map(|at| first[from] + at)
     }
 
     pub(crate) fn capacity(&self, from: usize, to: usize) -> u128 {
-        self.capacities[from * self.hosts + to]
+        self.arc(from, to).map_or(0, |arc| self.capacities[arc])
     }
 
     /// Nanoseconds from a host to a neighbour
     pub(crate) fn latency(&self, from: usize, to: usize) -> u64 {
-        self.latencies[from * self.hosts + to]
+        self.arc(from, to).map_or(u64::MAX, |arc| self.latencies[arc])
     }
 
     /// Pairs of hosts `(from, to)` with a cable, each direction by itself
     pub(crate) fn arcs(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        let pairs = (0..self.hosts).flat_map(|from| (0..self.hosts).map(move |to| (from, to)));
-        pairs.filter(|&(from, to)| self.capacity(from, to) > 0)
+        self.arcs
+            .ends
+            .iter()
+            .zip(&self.capacities)
+            .filter(|(_, capacity)| **capacity > 0)
+            .map(|(ends, _)| *ends)
+    }
+
+    /// The hosts with a cable to this one
+    pub(crate) fn neighbours(&self, host: usize) -> impl Iterator<Item = usize> + '_ {
+        let arcs = self.arcs.first[host]..self.arcs.first[host + 1];
+        arcs.filter(|&arc| self.capacities[arc] > 0).map(|arc| self.arcs.ends[arc].1)
     }
 
     /// Pairs of hosts with a cable, the smaller index first
@@ -78,16 +107,15 @@ impl Network {
         self.edges().all(|(left, right)| self.capacity(left, right) == self.capacity(right, left))
     }
 
-    /// The same network with `capacity(from, to)` for each pair
+    /// The same network with `capacity(from, to)` for each pair with a cable
     pub(crate) fn map(&self, mut capacity: impl FnMut(usize, usize) -> u128) -> Self {
-        let capacities = (0..self.hosts * self.hosts).map(|arc| capacity(arc / self.hosts, arc % self.hosts));
-        Self { capacities: capacities.collect(), ..self.clone() }
+        let capacities = self.arcs.ends.iter().map(|&(from, to)| capacity(from, to)).collect();
+        Self { capacities, ..self.clone() }
     }
 
     /// The network with each arc turned round
     pub(crate) fn reversed(&self) -> Self {
-        let transposed = |arc| (arc % self.hosts) * self.hosts + arc / self.hosts;
-        let latencies = (0..self.latencies.len()).map(|arc| self.latencies[transposed(arc)]).collect();
+        let latencies = self.arcs.ends.iter().map(|&(from, to)| self.latency(to, from)).collect();
         Self { latencies, ..self.map(|from, to| self.capacity(to, from)) }
     }
 
@@ -97,26 +125,65 @@ impl Network {
     }
 
     /// By host, latency and hops to the host that is furthest from it
-    pub(crate) fn eccentricities(&self) -> Vec<(u64, u64)> {
+    pub(crate) fn eccentricities(&self) -> Vec<Distance> {
         let rows = self.distances();
         rows.iter().map(|row| row.iter().copied().max().unwrap_or_default()).collect()
     }
 
     /// Latency and hops of the fastest path between each two hosts
-    pub(crate) fn distances(&self) -> Vec<Vec<(u64, u64)>> {
-        const FAR: (u64, u64) = (u64::MAX, u64::MAX);
-        let mut rows = vec![vec![FAR; self.hosts]; self.hosts];
-        (0..self.hosts).for_each(|host| rows[host][host] = (0, 0));
-        self.arcs().for_each(|(from, to)| rows[from][to] = (self.latency(from, to), 1));
-        for via in 0..self.hosts {
-            for from in 0..self.hosts {
-                for to in 0..self.hosts {
-                    let (first, second) = (rows[from][via], rows[via][to]);
-                    let path = (first.0.saturating_add(second.0), first.1.saturating_add(second.1));
-                    rows[from][to] = rows[from][to].min(path);
+    pub(crate) fn distances(&self) -> Vec<Vec<Distance>> {
+        (0..self.hosts()).map(|host| self.distances_from(host)).collect()
+    }
+
+    /// Latency and hops of the fastest path to each host
+    pub(crate) fn distances_from(&self, host: usize) -> Vec<Distance> {
+        let mut distances = vec![(u64::MAX, u64::MAX); self.hosts()];
+        distances[host] = (0, 0);
+        let mut pending = BinaryHeap::from([Reverse((distances[host], host))]);
+        while let Some(Reverse((distance, from))) = pending.pop() {
+            if distance > distances[from] {
+                continue;
+            }
+            for to in self.neighbours(from) {
+                let next = (distance.0.saturating_add(self.latency(from, to)), distance.1 + 1);
+                if next < distances[to] {
+                    distances[to] = next;
+                    pending.push(Reverse((next, to)));
                 }
             }
         }
-        rows
+        distances
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Cable;
+
+    proptest! {
+        /// Catches a path that is not the fastest, by trying all hosts as the one on the way.
+        #[test]
+        fn distances_are_those_of_the_fastest_paths(
+            cables in prop::collection::vec((0..7_usize, 0..7_usize, 0..5_u64), 0..12),
+        ) {
+            let line = (0..6).map(|host| (host, host + 1, 3));
+            let cables = cables.into_iter().filter(|(left, right, _)| left != right).chain(line);
+            let cables: Vec<_> =
+                cables.map(|(left, right, latency)| Cable::new(left, right, 1).latency_ns(latency)).collect();
+            let cabling = Cabling::new((0..7).map(|host| host.to_string()), cables).unwrap();
+            let network = Network::of(&cabling).unwrap();
+            let mut rows = vec![vec![(u64::MAX, u64::MAX); 7]; 7];
+            (0..7).for_each(|host| rows[host][host] = (0, 0));
+            network.arcs().for_each(|(from, to)| rows[from][to] = (network.latency(from, to), 1));
+            for (via, from, to) in (0..343).map(|all| (all / 49, all / 7 % 7, all % 7)) {
+                let (first, second): (Distance, Distance) = (rows[from][via], rows[via][to]);
+                let path = (first.0.saturating_add(second.0), first.1.saturating_add(second.1));
+                rows[from][to] = rows[from][to].min(path);
+            }
+            prop_assert_eq!(network.distances(), rows);
+        }
     }
 }

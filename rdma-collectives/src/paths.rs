@@ -3,9 +3,10 @@ use std::collections::VecDeque;
 use crate::cut::Cut;
 use crate::flow::{Flow, INFINITE};
 use crate::forest::{checked_amounts, checked_root};
+use crate::large::MAX_EXACT_HOSTS;
 use crate::network::Network;
 use crate::ratio::gcd;
-use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree};
+use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree, large};
 
 /// The best plan of a scatter, in which host `v` gets `amounts[v]` from the root: a flow, cut into paths
 ///
@@ -14,6 +15,9 @@ use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree};
 /// [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Root`], [`PlanError::Amounts`],
 /// [`PlanError::NothingToSend`] or [`PlanError::Overflow`].
 pub fn scatter(cabling: &Cabling, root: usize, amounts: &[u64]) -> Result<Plan, PlanError> {
+    if cabling.hosts().len() > MAX_EXACT_HOSTS {
+        return large::plan(cabling, Operation::Scatter { root, amounts: amounts.to_vec() });
+    }
     let network = Network::of(cabling)?;
     let (cut, time, trees) = from_root(&network, root, amounts)?;
     let operation = Operation::Scatter { root, amounts: amounts.to_vec() };
@@ -28,6 +32,9 @@ pub fn scatter(cabling: &Cabling, root: usize, amounts: &[u64]) -> Result<Plan, 
 /// [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Root`], [`PlanError::Amounts`],
 /// [`PlanError::NothingToSend`] or [`PlanError::Overflow`].
 pub fn gather(cabling: &Cabling, root: usize, amounts: &[u64]) -> Result<Plan, PlanError> {
+    if cabling.hosts().len() > MAX_EXACT_HOSTS {
+        return large::plan(cabling, Operation::Gather { root, amounts: amounts.to_vec() });
+    }
     let network = Network::of(cabling)?;
     let (cut, time, trees) = from_root(&network.reversed(), root, amounts)?;
     let operation = Operation::Gather { root, amounts: amounts.to_vec() };

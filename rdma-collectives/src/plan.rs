@@ -184,6 +184,15 @@ pub enum PlanError {
         hosts: usize,
     },
 
+    /// More trees than ranks tell apart
+    #[error("the plan has {trees} trees, and a group can use at most {most}: make the group smaller")]
+    TooManyTrees {
+        /// How many trees the plan has
+        trees: usize,
+        /// How many there may be
+        most: usize,
+    },
+
     /// More hosts than the operation can be planned for
     #[error("{hosts} hosts: this operation can be planned for at most {most}")]
     TooManyHosts {

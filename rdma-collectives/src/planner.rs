@@ -1,7 +1,8 @@
 use crate::cut::Cut;
+use crate::large::MAX_EXACT_HOSTS;
 use crate::network::Network;
 use crate::{Cabling, Certificate, Operation, PlanError, Ratio};
-use crate::{all_reduce, all_to_all, forest, paths, subgroup};
+use crate::{all_reduce, all_to_all, forest, large, paths, subgroup};
 
 /// Seconds per byte of the payload below which no plan of the operation is, with the proof, and without a plan
 ///
@@ -17,6 +18,9 @@ pub fn bound(cabling: &Cabling, operation: &Operation) -> Result<(Ratio, Certifi
         return subgroup::bound(cabling, members);
     }
     let network = Network::of(cabling)?;
+    if network.hosts() > MAX_EXACT_HOSTS && !matches!(operation, Operation::AllToAll { .. }) {
+        return large::bound(&network, operation);
+    }
     let cut = |(cut, bound): (Cut, Ratio), inside| (bound, Certificate::Cut(cut.hosts(inside)));
     let narrowest = |network: &Network, root| {
         forest::checked_root(network, root)?;

@@ -1,8 +1,10 @@
 use std::collections::BTreeSet;
 
+use crate::large::MAX_EXACT_HOSTS;
 use crate::network::Network;
+use crate::shortest::Shortest;
 use crate::tree::Distance;
-use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree, forest};
+use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree, forest, large};
 
 /// The costs of a block beside the rates and latencies of the cables
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -200,37 +202,14 @@ pub fn flood(cabling: &Cabling) -> Result<Plan, PlanError> {
     let network = Network::of(cabling)?;
     let hosts = network.hosts();
     let amounts = vec![1; hosts];
+    if hosts > MAX_EXACT_HOSTS {
+        return large::plan(cabling, Operation::AllGather { amounts });
+    }
     let (cut, bound) = forest::all_gather_bound(&network, &amounts)?;
     let share = Ratio::new(1, hosts as u128).ok_or(PlanError::Overflow)?;
-    let distances = network.distances();
-    let mut loads = vec![vec![0_u128; hosts]; hosts];
-    let mut trees = Vec::new();
-    for (root, distances) in distances.iter().enumerate() {
-        let mut order: Vec<_> = (0..hosts).filter(|&host| host != root).collect();
-        order.sort_by_key(|&host| distances[host]);
-        let mut arcs = Vec::with_capacity(hosts - 1);
-        for child in order {
-            let before = |&parent: &usize| {
-                let (latency, hops) = distances[parent];
-                let arrives = (latency.saturating_add(network.latency(parent, child)), hops + 1);
-                network.capacity(parent, child) > 0 && arrives == distances[child]
-            };
-            // Among equally short ways, the cable with the least load.
-            let load =
-                |&parent: &usize| Ratio::new(loads[parent][child] + 1, network.capacity(parent, child));
-            let parent = (0..hosts).filter(before).min_by_key(|parent| load(parent).unwrap_or(Ratio::ZERO));
-            let Some(parent) = parent else { continue };
-            loads[parent][child] += 1;
-            arcs.push((parent, child));
-        }
-        trees.push(Tree { share, root, arcs });
-    }
-    let mut time = Ratio::ZERO;
-    for (from, to) in network.arcs() {
-        let seconds = network.seconds(loads[from][to], network.capacity(from, to));
-        let seconds = seconds.and_then(|seconds| seconds.checked_mul(share)).ok_or(PlanError::Overflow)?;
-        time = time.max(seconds);
-    }
+    let mut ways = Shortest::new(&network);
+    let trees = (0..hosts).map(|root| Tree { share, root, arcs: ways.tree(root, 1) }).collect();
+    let time = ways.seconds(hosts as u128).ok_or(PlanError::Overflow)?;
     Ok(Plan::new(
         cabling,
         Operation::AllGather { amounts },

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use crate::flow::{Flow, INFINITE};
+use crate::large::MAX_EXACT_HOSTS;
 use crate::rounding::{exact_shares, fine_shares};
 use crate::simplex::{Column, Simplex};
 use crate::tree::SpanningTree;
@@ -182,6 +183,9 @@ fn rate(cabling: &Cabling, counted: impl Fn(usize, usize) -> bool) -> u128 {
 /// Seconds per byte below which no all_reduce among these hosts is, with the proof
 pub(crate) fn bound(cabling: &Cabling, members: &[usize]) -> Result<(Ratio, Certificate), PlanError> {
     let hosts = cabling.hosts().len();
+    if hosts > MAX_EXACT_HOSTS {
+        return Err(PlanError::TooManyHosts { hosts, most: MAX_EXACT_HOSTS });
+    }
     let unknown = members.iter().any(|&member| member >= hosts);
     let twice = (1..members.len()).any(|index| members[..index].contains(&members[index]));
     if members.len() < 2 || unknown || twice {

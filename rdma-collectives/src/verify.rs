@@ -417,7 +417,7 @@ impl Check<'_> {
         for via in 0..self.hosts {
             for from in 0..self.hosts {
                 for to in 0..self.hosts {
-                    // Sums of at most 64 prices of 64 bits.
+                    // Sums of at most 1,024 prices of 64 bits.
                     let path = costs[from][via].zip(costs[via][to]).map(|(first, second)| first + second);
                     costs[from][to] = match (costs[from][to], path) {
                         (Some(old), Some(new)) => Some(old.min(new)),

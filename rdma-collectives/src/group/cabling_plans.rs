@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::call::OperationKind;
 use super::counts::Counts;
+use super::ranks::Ranks;
 use super::recent::Recent;
-use super::schedule::Schedule;
+use super::schedule::{directions, parts};
 use crate::predict::Forecast;
 use crate::{Algorithm, AllReducePlans, Cabling, Costs, Operation, Plan, PlanError, Ratio, Tree, planner};
 
@@ -14,6 +15,10 @@ use crate::{Algorithm, AllReducePlans, Cabling, Costs, Operation, Plan, PlanErro
 const COSTS: Costs = Costs { block_ns: 1_000 };
 /// Vectors above this are never flooded, in bytes.
 const MAX_FLOOD: u64 = 1 << 20;
+/// Above so many ranks nothing is flooded: each rank would receive a message of each other one.
+const MAX_FLOODED_RANKS: usize = 64;
+/// A message has 16 bits for the number of a tree.
+const MAX_TREES: usize = 1 << 16;
 
 /// A plan, and how its blocks follow each other
 #[derive(Debug)]
@@ -26,9 +31,19 @@ pub(crate) struct Planned {
 
 impl Planned {
     fn new(cabling: &Cabling, plan: Plan) -> Result<Self, PlanError> {
-        let channels = |rank| Schedule::new(&plan, rank, &Counts::Even(1 << 32), 1).ins.len();
-        let most = (0..plan.hosts.len()).map(channels).max().unwrap_or(0);
-        Ok(Self { forecast: plan.forecast(cabling)?, channels: most, plan })
+        if plan.trees.len() > MAX_TREES {
+            return Err(PlanError::TooManyTrees { trees: plan.trees.len(), most: MAX_TREES });
+        }
+        let mut channels = vec![0; plan.hosts.len()];
+        let [up, down] = directions(&plan.operation);
+        let is_used = |[start, end]: [usize; 2]| end > start;
+        let trees = parts(&plan, &Counts::Even(1 << 32)).into_iter().filter(|(_, part)| is_used(*part));
+        for &(parent, child) in trees.flat_map(|(tree, _)| &tree.arcs) {
+            channels[parent] += usize::from(up);
+            channels[child] += usize::from(down);
+        }
+        let channels = channels.into_iter().max().unwrap_or(0);
+        Ok(Self { forecast: plan.forecast(cabling)?, channels, plan })
     }
 
     /// The payload of the plan, in elements
@@ -54,6 +69,8 @@ pub(super) type PlanKey = (OperationKind, usize, usize);
 #[derive(Debug)]
 pub(crate) struct CablingPlans {
     pub(crate) cabling: Cabling,
+    /// The neighbours of each rank
+    pub(crate) cabled: Arc<[Ranks]>,
     /// `None` for a single host
     pub(crate) trees: Option<Plan>,
     /// The longest vector that is flooded, in bytes
@@ -96,21 +113,32 @@ impl CablingPlans {
     }
 
     fn new(cabling: Cabling) -> Result<Self, PlanError> {
-        let mut plans = Self { cabling, trees: None, most_flooded: 0, made: Mutex::default() };
+        let cabled = Ranks::cabled(&cabling);
+        let mut plans = Self { cabling, cabled, trees: None, most_flooded: 0, made: Mutex::default() };
         if plans.cabling.hosts().len() > 1 {
-            let all_reduce = AllReducePlans::new(&plans.cabling)?;
-            plans.most_flooded = plans.crossover(&all_reduce)?;
-            let AllReducePlans { mut trees, flood } = all_reduce;
+            let mut trees = crate::all_reduce(&plans.cabling)?;
+            let mut flood = None;
+            if plans.can_flood() {
+                let both = AllReducePlans { trees, flood: crate::flood(&plans.cabling)? };
+                plans.most_flooded = plans.crossover(&both)?;
+                (trees, flood) = (both.trees, Some(both.flood));
+            }
             balance(&mut trees);
             plans.trees = Some(trees.clone());
             let mut made = Made::default();
-            // A barrier floods one byte, and a flood is an operation of its own here.
+            // A barrier floods one byte, and a flood is an operation of its own here; without floods it reduces the byte.
+            let flood = flood.unwrap_or_else(|| trees.clone());
             for (kind, plan) in [(OperationKind::AllReduce, trees), (OperationKind::Barrier, flood)] {
                 made.even.insert((kind, 0, 0), Arc::new(Planned::new(&plans.cabling, plan)?));
             }
             plans.made = made.into();
         }
         Ok(plans)
+    }
+
+    /// Whether a short vector may go to all ranks as it is
+    pub(super) fn can_flood(&self) -> bool {
+        self.cabling.hosts().len() <= MAX_FLOODED_RANKS
     }
 
     /// The longest vector for which flooding is faster, by bisection

@@ -114,44 +114,52 @@ impl Call {
     }
 
     /// The length of an encoded call in bytes
-    pub(super) const LEN: usize = 20;
+    pub(super) const LEN: usize = 18;
+    /// The byte whose upper half a call leaves free
+    pub(super) const HALF_FREE: usize = 8;
 
     pub(super) fn encode(&self) -> [u8; Self::LEN] {
-        let index = |found: Option<usize>| found.map_or(u8::MAX, |index| index as u8);
         let operation = OperationKind::ALL.iter().position(|kind| *kind == self.operation);
         let element = ElementType::ALL.iter().position(|kind| *kind == self.element);
         let reduction =
             self.reduction.and_then(|kind| Reduction::ALL.iter().position(|other| *other == kind));
+        let [operation, element] = [operation, element].map(|index| index.map_or(NONE, |index| index as u8));
+        let reduction = reduction.map_or(0, |index| index as u8 + 1);
+        let rank = |rank: Option<usize>| rank.map_or(u16::MAX, |rank| rank as u16).to_le_bytes();
         let mut bytes = [0; Self::LEN];
         bytes[..8].copy_from_slice(&self.count.to_le_bytes());
-        bytes[8..13].copy_from_slice(&[
-            index(operation),
-            index(element),
-            index(reduction),
-            index(self.root),
-            index(self.to),
-        ]);
-        bytes[16..].copy_from_slice(&self.counts.map_or(0, NonZeroU32::get).to_le_bytes());
+        bytes[8..10].copy_from_slice(&[operation, element | reduction << 4]);
+        bytes[10..12].copy_from_slice(&rank(self.root));
+        bytes[12..14].copy_from_slice(&rank(self.to));
+        bytes[14..].copy_from_slice(&self.counts.map_or(0, NonZeroU32::get).to_le_bytes());
         bytes
     }
 
     pub(super) fn decode(bytes: &[u8; Self::LEN]) -> Option<Self> {
-        let rank = |byte: u8| (byte != u8::MAX).then_some(usize::from(byte));
-        let [_, _, _, _, _, _, _, _, operation, element, reduction, root, to, ..] = *bytes;
+        let rank = |bytes: [u8; 2]| match u16::from_le_bytes(bytes) {
+            u16::MAX => None,
+            rank => Some(usize::from(rank)),
+        };
+        let &[_, _, _, _, _, _, _, _, operation, kinds, a, b, c, d, ref counts @ ..] = bytes;
         Some(Self {
-            operation: *OperationKind::ALL.get(usize::from(operation))?,
-            element: *ElementType::ALL.get(usize::from(element))?,
-            reduction: match rank(reduction) {
-                Some(index) => Some(*Reduction::ALL.get(index)?),
-                None => None,
+            operation: *OperationKind::ALL.get(usize::from(operation & NONE))?,
+            element: *ElementType::ALL.get(usize::from(kinds & NONE))?,
+            reduction: match kinds >> 4 {
+                0 => None,
+                number => Some(*Reduction::ALL.get(usize::from(number) - 1)?),
             },
-            root: rank(root),
-            to: rank(to),
+            root: rank([a, b]),
+            to: rank([c, d]),
             count: u64::from_le_bytes(*bytes.first_chunk()?),
-            counts: NonZeroU32::new(u32::from_le_bytes(*bytes.last_chunk()?)),
+            counts: NonZeroU32::new(u32::from_le_bytes(*counts)),
         })
     }
 }
+
+/// Half a byte that stands for none
+const NONE: u8 = 0xf;
+const _: () =
+    assert!(OperationKind::ALL.len() <= 15 && ElementType::ALL.len() <= 15 && Reduction::ALL.len() <= 15);
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,20 +10,22 @@ pub(super) struct Cause {
     pub(super) is_lost: bool,
 }
 
-/// The upper six bytes of the code; one byte says whether the rank is lost, and the lowest is the rank.
+/// The upper six bytes of the code; one bit of the others says whether the rank is lost, and the rest is the rank.
 const MARK: u64 = u64::from_be_bytes(*b"nojoin\0\0");
-const LOST: u64 = 1 << 8;
+const LOST: u64 = 1 << 15;
+const RANK: u64 = LOST - 1;
+const _: () = assert!(crate::MAX_HOSTS as u64 <= RANK);
 
 impl Cause {
     pub(super) fn reset_code(self) -> u64 {
-        MARK | if self.is_lost { LOST } else { 0 } | (self.rank as u64).min(0xff)
+        MARK | if self.is_lost { LOST } else { 0 } | (self.rank as u64).min(RANK)
     }
 
     /// The cause, if a rank that does not join has ended the session
     pub(super) fn of(reason: &SessionError) -> Option<Self> {
         match *reason {
-            SessionError::Reset(code) if code & !(LOST | 0xff) == MARK => {
-                Some(Self { rank: (code & 0xff) as usize, is_lost: code & LOST != 0 })
+            SessionError::Reset(code) if code & !(LOST | RANK) == MARK => {
+                Some(Self { rank: (code & RANK) as usize, is_lost: code & LOST != 0 })
             }
             _ => None,
         }
@@ -45,7 +47,7 @@ mod tests {
                 assert_eq!(Cause::of(&SessionError::Reset(cause.reset_code())), Some(cause));
             }
         }
-        for code in [0, 7, u64::MAX, MARK | 1 << 9] {
+        for code in [0, 7, u64::MAX, MARK | 1 << 16] {
             assert_eq!(Cause::of(&SessionError::Reset(code)), None);
         }
         assert_eq!(Cause::of(&SessionError::PeerGone(ByeReason::Done)), None);

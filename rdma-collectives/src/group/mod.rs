@@ -21,6 +21,7 @@ mod neighbour;
 mod operations;
 mod options;
 mod plans;
+mod ranks;
 mod recent;
 mod reduction;
 mod relay;

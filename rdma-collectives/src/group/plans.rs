@@ -76,7 +76,7 @@ impl Plans {
 
     /// Whether an all_reduce of so many bytes floods
     pub(crate) fn floods(&self, bytes: usize) -> bool {
-        self.over.trees.is_some() && bytes as u64 <= self.over.most_flooded
+        self.over.trees.is_some() && self.over.can_flood() && bytes as u64 <= self.over.most_flooded
     }
 
     /// How `rank` carries out an operation, as often as it is called with the same numbers of elements
@@ -90,7 +90,8 @@ impl Plans {
         let size = call.element.size();
         let kind = match call.operation {
             OperationKind::AllReduce if self.floods(call.count as usize * size) => OperationKind::Barrier,
-            OperationKind::Duplicate | OperationKind::Replan => OperationKind::Barrier,
+            OperationKind::Duplicate => OperationKind::Barrier,
+            OperationKind::Replan if self.over.can_flood() => OperationKind::Barrier,
             kind => kind,
         };
         let plan = (kind, call.root.unwrap_or(0), call.to.unwrap_or(0));

@@ -115,24 +115,25 @@ impl Schedule {
         [up, down]: [bool; 2],
     ) {
         let parent = tree.arcs.iter().find(|(_, child)| *child == rank).map(|(parent, _)| *parent);
-        let children: Vec<_> =
-            tree.arcs.iter().filter(|(parent, _)| *parent == rank).map(|(_, child)| *child).collect();
         let is_root = tree.root == rank;
         if parent.is_none() && !is_root {
             return;
         }
+        let children: Vec<_> =
+            tree.arcs.iter().filter(|(parent, _)| *parent == rank).map(|(_, child)| *child).collect();
+        let hops = Hops::of(tree);
         let mut kept = None;
         if up {
             let channel = Channel { tree: number, is_up: true };
             let receive = |&from: &usize| {
-                let is_at_once = height(tree, from) == 0;
+                let is_at_once = hops.heights[from] == 0;
                 self.receive(In { from, channel, len, is_at_once })
             };
             let ins: Vec<_> = children.iter().map(receive).collect();
             match (parent, output) {
                 (Some(to), _) => {
-                    let back = if down { height(tree, tree.root) } else { 0 };
-                    let beyond = depth(tree, to) + back;
+                    let back = if down { hops.heights[tree.root] } else { 0 };
+                    let beyond = hops.depths[to] + back;
                     self.outs.push(Out {
                         to,
                         channel,
@@ -159,7 +160,7 @@ impl Schedule {
             }
             let Some(feed) = feed else { return };
             self.outs.extend(children.into_iter().map(|to| {
-                let beyond = height(tree, to);
+                let beyond = hops.heights[to];
                 Out { to, channel, len, feed: feed.clone(), beyond }
             }));
         }
@@ -176,20 +177,31 @@ impl Schedule {
     }
 }
 
-/// How many arcs lead from the root to a host
-fn depth(tree: &Tree, host: usize) -> u32 {
-    let parent = tree.arcs.iter().find(|(_, child)| *child == host);
-    parent.map_or(0, |&(parent, _)| depth(tree, parent) + 1)
+/// How far the hosts of a tree are, by host
+struct Hops {
+    /// From the root
+    depths: Vec<u32>,
+    /// From the furthest one below
+    heights: Vec<u32>,
 }
 
-/// How many arcs lead from a host to the furthest one below it
-fn height(tree: &Tree, host: usize) -> u32 {
-    let children = tree.arcs.iter().filter(|(parent, _)| *parent == host);
-    children.map(|&(_, child)| height(tree, child) + 1).max().unwrap_or(0)
+impl Hops {
+    fn of(tree: &Tree) -> Self {
+        let hosts = tree.arcs.iter().map(|(_, child)| child + 1).fold(tree.root + 1, usize::max);
+        let mut hops = Self { depths: vec![0; hosts], heights: vec![0; hosts] };
+        // Each arc comes after the one into its tail.
+        for &(parent, child) in &tree.arcs {
+            hops.depths[child] = hops.depths[parent] + 1;
+        }
+        for &(parent, child) in tree.arcs.iter().rev() {
+            hops.heights[parent] = hops.heights[parent].max(hops.heights[child] + 1);
+        }
+        hops
+    }
 }
 
 /// Whether data goes up the trees, and whether down
-fn directions(operation: &Operation) -> [bool; 2] {
+pub(crate) fn directions(operation: &Operation) -> [bool; 2] {
     match operation {
         Operation::AllReduce | Operation::AllReduceAmong { .. } => [true, true],
         Operation::Gather { .. } | Operation::Reduce { .. } | Operation::ReduceScatter { .. } => {

@@ -18,8 +18,9 @@ use super::join::{self, Reset, Waiting};
 use super::link::{Leases, Streams};
 use super::options::GroupOptions;
 use super::plans::Plans;
+use super::ranks::Ranks;
 use super::state::{Founding, Group};
-use super::views::{Decision, Ranks, Statement, Views, members, set};
+use super::views::{Decision, Statement, Views};
 use super::wire::{End, FIRST, LEAVING};
 
 /// The streams to a neighbour
@@ -90,13 +91,13 @@ pub(super) async fn shrink<D: Device>(
     let own = founding.ranks[rank];
     let sessions: BTreeMap<_, _> = ends.iter().map(|(rank, end)| (*rank, end.session())).collect();
     let reset = sessions.iter().map(|(rank, session)| (*rank, session.clone())).collect();
-    let group = set(founding.ranks.iter().copied());
+    let group: Ranks = founding.ranks.iter().copied().collect();
     let mut survivor = Survivor {
         own,
         options,
-        groups: vec![group],
+        groups: vec![group.clone()],
         attempt: founding.epoch + 1,
-        views: Views::new(own, group, founding.epoch, set(sessions.keys().copied())),
+        views: Views::new(own, group, founding.epoch, sessions.keys().copied().collect()),
         founding,
         sessions,
         bundles: BTreeMap::new(),
@@ -133,7 +134,7 @@ impl<D: Device> Survivor<D> {
                 Some(decision) => {
                     // It may come together at others, and not here.
                     if !self.groups.contains(&decision.members) {
-                        self.groups.push(decision.members);
+                        self.groups.push(decision.members.clone());
                     }
                     let attempt = self.attempt;
                     match self.join(&decision).await {
@@ -156,10 +157,10 @@ impl<D: Device> Survivor<D> {
         }
         let decision = self.views.decision();
         if let Some(decision) = &decision
-            && let Some(group) = self.groups.iter().find(|group| !decision.has_quorum(**group))
+            && let Some(group) = self.groups.iter().find(|group| !decision.has_quorum(group))
         {
-            let hosts = members(decision.members & group).map(|rank| self.name(rank)).collect();
-            return Err(ShrinkError::Minority { hosts, size: group.count_ones() as usize });
+            let hosts = decision.members.common(group).iter().map(|rank| self.name(rank)).collect();
+            return Err(ShrinkError::Minority { hosts, size: group.len() });
         }
         Ok(decision)
     }
@@ -299,7 +300,7 @@ impl<D: Device> Survivor<D> {
         let gone = self.views.gone();
         let lacking = |rank: &usize| {
             let has_streams = self.bundles.contains_key(rank) || self.opening.contains(rank);
-            gone >> rank & 1 == 0 && !has_streams && !self.given_up.contains(rank)
+            !gone.contains(*rank) && !has_streams && !self.given_up.contains(rank)
         };
         let lacking: Vec<_> = self.sessions.keys().copied().filter(lacking).collect();
         for rank in lacking {
@@ -338,7 +339,7 @@ impl<D: Device> Survivor<D> {
         }
         let joined = self.join_with(decision, streams).await;
         if joined.is_none() {
-            let rank = members(decision.members).take_while(|rank| *rank != self.own).count();
+            let rank = decision.members.iter().take_while(|rank| *rank != self.own).count();
             for (_, end) in &ends {
                 let end_of_group = End { error: GroupError::Revoked { rank }, sequence: FIRST };
                 let (end, message) = (Arc::clone(end), end_of_group.encode());
@@ -405,9 +406,10 @@ async fn join_members<D: Device>(
     neighbours: Vec<(usize, Session<D>, Streams<D>)>,
     options: GroupOptions,
 ) -> Result<Group<D>, Option<JoinError>> {
-    let ranks: Vec<usize> = members(decision.members).collect();
-    let number = |rank: usize| ranks.iter().position(|other| *other == rank).unwrap_or(ranks.len());
-    let is_left = |[left, right]: [usize; 2]| decision.pairs.contains(&[left.min(right), left.max(right)]);
+    let ranks: Vec<usize> = decision.members.iter().collect();
+    let number = |rank: usize| ranks.binary_search(&rank).unwrap_or(ranks.len());
+    let is_left =
+        |[left, right]: [usize; 2]| decision.pairs.binary_search(&[left.min(right), left.max(right)]).is_ok();
     let plans = Plans::new(founding.cabling.among(&ranks, is_left)).map_err(|error| Some(error.into()))?;
     let rank = number(own);
     let greeting = join::greeting(rank, &plans, &options);

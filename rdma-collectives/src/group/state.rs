@@ -145,7 +145,7 @@ impl<D: Device> Group<D> {
         // If each link has a node of its own, the least of all.
         let max_message = links.iter().map(|link| link.max_message).min().unwrap_or(usize::MAX);
         links.sort_by_key(|link| link.rank);
-        let relays = Relays::new(rank, &plans.over.cabling, options.block_bytes);
+        let relays = Relays::new(rank, Arc::clone(&plans.over.cabled), options.block_bytes);
         let link = |parts: Parts<D>| {
             let cables = plans.over.cabling.between(rank, parts.rank).count();
             Link::new(rank, parts, cables, relays.shared())

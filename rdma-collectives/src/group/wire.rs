@@ -33,10 +33,9 @@ impl Header {
             Some((Channel { tree, is_up }, block)) => (1 | u8::from(is_up) << 1, tree, block),
         };
         let mut bytes = [0; Self::LEN];
-        bytes[..20].copy_from_slice(&self.call.encode());
-        // A call leaves these free.
-        bytes[13] = flags | u8::from(self.wants_plan) << 2;
-        bytes[14..16].copy_from_slice(&tree.to_le_bytes());
+        bytes[..Call::LEN].copy_from_slice(&self.call.encode());
+        bytes[Call::HALF_FREE] |= (flags | u8::from(self.wants_plan) << 2) << 4;
+        bytes[18..20].copy_from_slice(&tree.to_le_bytes());
         bytes[20..24].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[24..28].copy_from_slice(&block.to_le_bytes());
         bytes
@@ -45,8 +44,8 @@ impl Header {
     pub(crate) fn decode(message: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::LEN] = message.first_chunk()?;
         let [sequence, block] = [20, 24].map(|at| u32_at(bytes, at));
-        let flags = bytes[13];
-        let channel = Channel { tree: u16::from_le_bytes([bytes[14], bytes[15]]), is_up: flags & 2 != 0 };
+        let flags = bytes[Call::HALF_FREE] >> 4;
+        let channel = Channel { tree: u16::from_le_bytes([bytes[18], bytes[19]]), is_up: flags & 2 != 0 };
         Some(Self {
             sequence,
             call: Call::decode(bytes.first_chunk()?)?,
@@ -137,8 +136,8 @@ impl End {
         let mut bytes = [0; Self::LEN];
         bytes[..20].copy_from_slice(&encode_words::<5, 20>([self.sequence, kind, sequence, first, second]));
         if let Some([left, right]) = calls {
-            bytes[20..40].copy_from_slice(&left.encode());
-            bytes[40..].copy_from_slice(&right.encode());
+            bytes[20..20 + Call::LEN].copy_from_slice(&left.encode());
+            bytes[20 + Call::LEN..].copy_from_slice(&right.encode());
         }
         bytes
     }
@@ -156,7 +155,7 @@ impl End {
                 GroupError::Mismatch {
                     sequence,
                     ranks: [rank, second as usize],
-                    calls: [call(20)?, call(40)?],
+                    calls: [call(20)?, call(20 + Call::LEN)?],
                 }
             }
             5 => GroupError::Protocol { rank, sequence },
@@ -240,7 +239,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{ElementType, OperationKind, Reduction};
+    use crate::{ElementType, MAX_HOSTS, OperationKind, Reduction};
 
     fn call(count: u64, root: Option<usize>) -> Call {
         let (operation, element) = (OperationKind::Reduce, ElementType::U64);
@@ -260,10 +259,10 @@ mod tests {
         #[test]
         fn messages_survive_the_way(
             [sequence, number, blocks, own] in any::<[u32; 4]>(), tree in any::<u16>(), is_up in any::<bool>(),
-            count in any::<u64>(), root in prop::option::of(0..64_usize), ranks in [0..64_usize, 0..64_usize],
+            count in any::<u64>(), root in prop::option::of(0..MAX_HOSTS), ranks in [0..MAX_HOSTS, 0..MAX_HOSTS],
             has_block in any::<bool>(),
         ) {
-            let (channel, call) = (Channel { tree, is_up }, call(count, root));
+            let (channel, call) = (Channel { tree, is_up }, Call { to: Some(ranks[1]), ..call(count, root) });
             let wants_plan = number % 2 == 0;
             let header = Header { sequence, call, block: has_block.then_some((channel, number)), wants_plan };
             prop_assert_eq!(Header::decode(&header.encode()), Some(header));

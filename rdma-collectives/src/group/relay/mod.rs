@@ -19,7 +19,7 @@ use rdma_async::{Device, Runtime};
 pub(crate) use self::numbered::{Arrival, Purpose};
 pub(crate) use self::peer::{Peer, is_silence};
 pub(crate) use self::task::{State, packet_bytes};
-use crate::Cabling;
+use super::ranks::Ranks;
 
 /// Messages that a rank relays, and that are relayed for it; when the group is dropped, as long as others need that
 pub(crate) struct Relays<D: Device> {
@@ -44,9 +44,9 @@ impl<D: Device> Shared<D> {
 }
 
 impl<D: Device> Relays<D> {
-    /// The relays of rank `own` for messages of up to `longest` bytes; the neighbours are added later
-    pub(crate) fn new(own: usize, cabling: &Cabling, longest: usize) -> Self {
-        let shared = Shared(Arc::new(Mutex::new(State::new(own, cabling, longest))));
+    /// The relays of rank `own`, with the neighbours of each rank, for messages of up to `longest` bytes; the neighbours are added later
+    pub(crate) fn new(own: usize, cabled: Arc<[Ranks]>, longest: usize) -> Self {
+        let shared = Shared(Arc::new(Mutex::new(State::new(own, cabled, longest))));
         Self { shared, is_over: false }
     }
 

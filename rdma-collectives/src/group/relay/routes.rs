@@ -1,12 +1,12 @@
 //! Which neighbours each rank reaches, and the way to a rank over the others
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
-use super::super::views::{Ranks, members, set};
-use crate::Cabling;
+use super::super::ranks::Ranks;
 
 /// A statement of a rank on itself; a later version replaces an earlier one
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Reach {
     pub(crate) version: u32,
     /// The neighbours to which a path carries data
@@ -20,21 +20,18 @@ pub(crate) struct Reach {
 pub(crate) struct Routes {
     own: usize,
     /// By rank
-    cabled: Vec<Ranks>,
-    reaches: Vec<Reach>,
+    cabled: Arc<[Ranks]>,
+    /// What ranks have said of themselves; each of the others reaches all its neighbours
+    reaches: BTreeMap<usize, Reach>,
     /// The neighbours whose group is over, and those that have left their group
     closed: Ranks,
 }
 
 impl Routes {
     /// Of rank `own`, while all cables work
-    pub(crate) fn new(own: usize, cabling: &Cabling) -> Self {
-        let ranks = 0..cabling.hosts().len();
-        let neighbours =
-            |rank: usize| set(ranks.clone().filter(|other| cabling.between(rank, *other).next().is_some()));
-        let cabled: Vec<_> = ranks.clone().map(neighbours).collect();
-        let reach = |neighbours: &Ranks| Reach { version: 0, neighbours: *neighbours, has_left: false };
-        Self { own, reaches: cabled.iter().map(reach).collect(), cabled, closed: 0 }
+    pub(crate) fn new(own: usize, cabled: Arc<[Ranks]>) -> Self {
+        let reach = Reach { version: 0, neighbours: cabled[own].clone(), has_left: false };
+        Self { own, reaches: BTreeMap::from([(own, reach)]), cabled, closed: Ranks::default() }
     }
 
     /// How many ranks there are
@@ -43,47 +40,60 @@ impl Routes {
     }
 
     /// What this rank says of itself
-    pub(crate) fn reach(&self) -> Reach {
-        self.reaches[self.own]
+    pub(crate) fn reach(&self) -> &Reach {
+        &self.reaches[&self.own]
+    }
+
+    fn own_reach(&mut self) -> &mut Reach {
+        self.reaches.get_mut(&self.own).unwrap_or_else(|| unreachable!("a rank knows itself"))
+    }
+
+    /// The neighbours that a rank reaches, as far as this one knows
+    fn neighbours(&self, rank: usize) -> &Ranks {
+        self.reaches.get(&rank).map_or(&self.cabled[rank], |reach| &reach.neighbours)
     }
 
     /// Notes whether a path to a neighbour carries data; returns whether that is news
     pub(crate) fn set_reached(&mut self, neighbour: usize, is_reached: bool) -> bool {
-        let reach = &mut self.reaches[self.own];
-        let neighbours = reach.neighbours & !(1 << neighbour) | Ranks::from(is_reached) << neighbour;
-        let is_news = neighbours != reach.neighbours;
+        let reach = self.own_reach();
+        let is_news = match is_reached {
+            true => reach.neighbours.insert(neighbour),
+            false => reach.neighbours.remove(neighbour),
+        };
         reach.version += u32::from(is_news);
-        reach.neighbours = neighbours;
         is_news
     }
 
     /// Notes that a neighbour relays no more because its group is over, or it has left
     pub(crate) fn close(&mut self, neighbour: usize) {
-        self.closed |= 1 << neighbour;
+        self.closed.insert(neighbour);
         self.set_reached(neighbour, false);
     }
 
     /// Notes that this rank has left the group
     pub(crate) fn leave(&mut self) {
-        let reach = &mut self.reaches[self.own];
+        let reach = self.own_reach();
         (reach.version, reach.has_left) = (reach.version + 1, true);
     }
 
     /// Notes what another rank says of itself; returns whether that is news
     pub(crate) fn update(&mut self, rank: usize, reach: Reach) -> bool {
-        let Some(known) =
-            self.reaches.get_mut(rank).filter(|known| rank != self.own && known.version < reach.version)
-        else {
-            return false;
-        };
-        *known = Reach { neighbours: reach.neighbours & self.cabled[rank], ..reach };
-        true
+        let known = self.reaches.get(&rank).map_or(0, |reach| reach.version);
+        let is_news = rank != self.own && rank < self.ranks() && known < reach.version;
+        if is_news {
+            let neighbours = reach.neighbours.common(&self.cabled[rank]);
+            self.reaches.insert(rank, Reach { neighbours, ..reach });
+        }
+        is_news
     }
 
     /// Whether a cable is out, as far as this rank knows
     pub(crate) fn has_outage(&self) -> bool {
-        let mut ranks = (0..self.ranks()).filter(|rank| self.closed >> rank & 1 == 0);
-        ranks.any(|rank| self.cabled[rank] & !self.reaches[rank].neighbours & !self.closed != 0)
+        let mut ranks = self.reaches.iter().filter(|(rank, _)| !self.closed.contains(**rank));
+        ranks.any(|(rank, reach)| {
+            let mut cabled = self.cabled[*rank].iter();
+            cabled.any(|other| !reach.neighbours.contains(other) && !self.closed.contains(other))
+        })
     }
 
     /// Whether all ranks that are reached have left the group
@@ -95,21 +105,20 @@ impl Routes {
 
     /// Whether a rank has left the group, as far as this one knows
     pub(crate) fn has_left(&self, rank: usize) -> bool {
-        self.reaches[rank].has_left || self.closed >> rank & 1 == 1
+        self.reaches.get(&rank).is_some_and(|reach| reach.has_left) || self.closed.contains(rank)
     }
 
     /// The neighbours over which the shortest ways to rank `to` go
     pub(crate) fn next_hops(&self, to: usize) -> Vec<usize> {
         let distances = self.distances(to);
-        let neighbours = || members(self.mutual_neighbours(self.own));
+        let neighbours = || self.mutual_neighbours(self.own);
         let shortest = neighbours().filter_map(|neighbour| distances[neighbour]).min();
         neighbours().filter(|neighbour| shortest.is_some() && distances[*neighbour] == shortest).collect()
     }
 
     /// The neighbours of a rank that both say so
-    fn mutual_neighbours(&self, rank: usize) -> Ranks {
-        let neighbours = members(self.reaches[rank].neighbours);
-        set(neighbours.filter(|other| self.reaches[*other].neighbours >> rank & 1 == 1))
+    fn mutual_neighbours(&self, rank: usize) -> impl Iterator<Item = usize> {
+        self.neighbours(rank).iter().filter(move |other| self.neighbours(*other).contains(rank))
     }
 
     /// How many cables lead to each rank, if any do
@@ -118,7 +127,7 @@ impl Routes {
         distances[from] = Some(0);
         let mut queue = VecDeque::from([(from, 0)]);
         while let Some((rank, distance)) = queue.pop_front() {
-            for neighbour in members(self.mutual_neighbours(rank)) {
+            for neighbour in self.mutual_neighbours(rank) {
                 if distances[neighbour].is_none() {
                     distances[neighbour] = Some(distance + 1);
                     queue.push_back((neighbour, distance + 1));
@@ -132,15 +141,26 @@ impl Routes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Cabling;
 
-    fn without(neighbours: Ranks, rank: usize, version: u32) -> Reach {
-        Reach { version, neighbours: neighbours & !(1 << rank), has_left: false }
+    fn set<const N: usize>(ranks: [usize; N]) -> Ranks {
+        ranks.into_iter().collect()
+    }
+
+    fn routes_over(cabling: &Cabling) -> Routes {
+        Routes::new(0, Ranks::cabled(cabling))
+    }
+
+    fn without(neighbours: &Ranks, rank: usize, version: u32) -> Reach {
+        let mut neighbours = neighbours.clone();
+        neighbours.remove(rank);
+        Reach { version, neighbours, has_left: false }
     }
 
     /// Catches a way over a cable that is out, one that is longer than needed, and news that is older than what is known.
     #[test]
     fn the_way_goes_around_cables_that_are_out() {
-        let mut routes = Routes::new(0, &Cabling::ring(5, 1));
+        let mut routes = routes_over(&Cabling::ring(5, 1));
         let hops = |routes: &Routes| [1, 2, 3].map(|to| routes.next_hops(to));
         assert_eq!(hops(&routes), [[1], [1], [4]]);
         assert!(!routes.has_outage());
@@ -148,32 +168,32 @@ mod tests {
         assert!(routes.has_outage());
         assert_eq!(hops(&routes), [[4], [4], [4]]);
         let of_3 = set([2, 4]);
-        assert!(routes.update(3, without(of_3, 2, 2)));
+        assert!(routes.update(3, without(&of_3, 2, 2)));
         assert_eq!(hops(&routes), [vec![], vec![], vec![4]]);
-        assert!(!routes.update(3, without(of_3, 5, 1)) && routes.next_hops(2).is_empty());
-        assert!(routes.update(3, without(of_3, 5, 3)));
+        assert!(!routes.update(3, without(&of_3, 5, 1)) && routes.next_hops(2).is_empty());
+        assert!(routes.update(3, without(&of_3, 5, 3)));
         assert_eq!(routes.next_hops(1), [4]);
-        assert_eq!(Routes::new(0, &Cabling::ring(4, 1)).next_hops(2), [1, 3]);
+        assert_eq!(routes_over(&Cabling::ring(4, 1)).next_hops(2), [1, 3]);
         // A neighbour that has left is no cable that is out.
-        let mut routes = Routes::new(0, &Cabling::ring(3, 1));
+        let mut routes = routes_over(&Cabling::ring(3, 1));
         routes.close(2);
         assert!(!routes.has_outage() && routes.next_hops(2) == [1]);
         assert!(routes.set_reached(1, false) && routes.has_outage());
         // What others say of this rank does not count.
-        let mut routes = Routes::new(0, &Cabling::ring(5, 1));
-        assert!(!routes.update(0, without(set([1, 4]), 4, 9)));
+        let mut routes = routes_over(&Cabling::ring(5, 1));
+        assert!(!routes.update(0, without(&set([1, 4]), 4, 9)));
     }
 
     /// Catches a rank that waits for ranks which it does not reach, and one that does not wait for those it reaches.
     #[test]
     fn ranks_go_when_all_that_they_reach_have_left() {
-        let mut routes = Routes::new(0, &Cabling::line(3, 1));
+        let mut routes = routes_over(&Cabling::line(3, 1));
         let left = |neighbours: Ranks| Reach { version: 1, neighbours, has_left: true };
         routes.leave();
         assert!(!routes.have_all_left());
         assert!(routes.update(1, left(set([0, 2]))) && !routes.have_all_left());
         assert!(routes.update(2, left(set([1]))) && routes.have_all_left());
-        let mut alone = Routes::new(0, &Cabling::line(2, 1));
+        let mut alone = routes_over(&Cabling::line(2, 1));
         alone.leave();
         assert!(!alone.have_all_left());
         alone.set_reached(1, false);

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use rdma_async::{Device, MAX_EAGER, Runtime, Time, Timer};
 
+use super::super::ranks::Ranks;
 use super::numbered::{Part, Purpose};
 use super::packet::{Endpoints, Packet};
 use super::peer::Peer;
 use super::routes::Routes;
-use crate::Cabling;
 
 /// After so long without a confirmation, what neighbours may not have is sent again, and later after twice as long each time: a rank on the way may
 /// have dropped it, because it did not know of a way then.
@@ -57,10 +57,10 @@ struct Leaving {
 }
 
 impl<D: Device> State<D> {
-    pub(super) fn new(own: usize, cabling: &Cabling, longest: usize) -> Self {
+    pub(super) fn new(own: usize, cabled: Arc<[Ranks]>, longest: usize) -> Self {
         Self {
             own,
-            routes: Routes::new(own, cabling),
+            routes: Routes::new(own, cabled),
             peers: Vec::new(),
             packet: packet_bytes(longest),
             longest,
@@ -202,7 +202,7 @@ impl<D: Device> State<D> {
 
     /// Tells all neighbours which ones this rank reaches
     fn announce_reach(&mut self) {
-        let packet = Packet::Reach { rank: self.own, reach: self.routes.reach() }.encode();
+        let packet = Packet::Reach { rank: self.own, reach: self.routes.reach().clone() }.encode();
         self.peers.iter_mut().for_each(|peer| peer.push(packet.clone()));
     }
 
@@ -274,7 +274,10 @@ impl<D: Device> State<D> {
         };
         let packet = Packet::decode(&message).filter(|packet| packet.is_among(self.routes.ranks()));
         match packet {
-            Some(Packet::Reach { rank, reach }) if self.routes.update(rank, reach) => {
+            Some(Packet::Reach { rank, reach }) => {
+                if !self.routes.update(rank, reach) {
+                    return true;
+                }
                 let others = self.peers.iter_mut().enumerate().filter(|(other, _)| *other != at);
                 others.for_each(|(_, peer)| peer.push(Box::from(&*message)));
                 self.find_ways();
@@ -293,7 +296,7 @@ impl<D: Device> State<D> {
             Some(Packet::Confirmation { way, purpose, next }) => {
                 self.on_confirmation(way.from, purpose, next)
             }
-            Some(Packet::Reach { .. }) | None => (),
+            None => (),
         }
         true
     }
