@@ -11,6 +11,8 @@ use crate::cluster::{cabling, connect, joined, name, on_all, sim};
 
 /// Elements of a rank, fewer than trees and more
 const LENS: [usize; 2] = [1, 1000];
+/// Up to so many ranks send something of their own to each other one, which takes long with more.
+const MOST_APART: usize = 64;
 
 /// A torus of Macs with four cables each
 fn torus(side: usize) -> Vec<(usize, usize)> {
@@ -22,7 +24,7 @@ fn torus(side: usize) -> Vec<(usize, usize)> {
     edges
 }
 
-/// All operations, with results that depend on each rank
+/// Operations with results that depend on each rank
 async fn operate(group: &mut Group<SimDevice>) -> Result<(), GroupError> {
     let (rank, size) = (group.rank() as u64, group.size() as u64);
     let sum = size * (size - 1) / 2;
@@ -41,10 +43,15 @@ async fn operate(group: &mut Group<SimDevice>) -> Result<(), GroupError> {
             assert_eq!(vector, vec![root as u64; len]);
         }
 
-        let all: Vec<_> = (0..size).flat_map(|rank| vec![rank; len]).collect();
-        let mut gathered = vec![0; all.len()];
-        group.all_gather(&vec![rank; len], &mut gathered).await?;
-        assert_eq!(gathered, all);
+        if group.size() <= MOST_APART || len == 1 {
+            let all: Vec<_> = (0..size).flat_map(|rank| vec![rank; len]).collect();
+            let mut gathered = vec![0; all.len()];
+            group.all_gather(&vec![rank; len], &mut gathered).await?;
+            assert_eq!(gathered, all);
+        }
+    }
+    if group.size() > MOST_APART {
+        return group.barrier().await;
     }
     // Of 64 ranks, rank 3 sends 3 + 64 × 5 to rank 5.
     let sent: Vec<_> = (0..size).map(|to| rank + size * to).collect();
@@ -54,7 +61,7 @@ async fn operate(group: &mut Group<SimDevice>) -> Result<(), GroupError> {
     group.barrier().await
 }
 
-/// All operations of a torus of ranks, the loss of one, and all operations of the others
+/// Operations of a torus of ranks, the loss of one, and operations of the others
 fn operate_and_lose_one(side: usize) {
     const LOST: usize = 27;
     let (ranks, edges, timeout) = (side * side, torus(side), Duration::from_millis(20));
