@@ -1,5 +1,8 @@
 use crate::spread::spread;
-use crate::{Cable, Cabling, CablingError, MAX_EXACT_ALL_TO_ALL_HOSTS, Operation, PlanError, Ratio, planner};
+use crate::{
+    Cable, Cabling, CablingError, MAX_EXACT_ALL_TO_ALL_HOSTS, MAX_EXACT_HOSTS, Operation, PlanError, Ratio,
+    planner,
+};
 
 /// The most ports of a host for which a cabling is recommended.
 pub const MAX_PORTS: usize = 32;
@@ -21,7 +24,8 @@ pub struct Unplug {
 ///
 /// Those of [`bound`](crate::bound()): [`PlanError::OneHost`], [`PlanError::Disconnected`] for the cabling as it is,
 /// [`PlanError::Root`], [`PlanError::Amounts`], [`PlanError::NothingToSend`], [`PlanError::Overflow`], or
-/// [`PlanError::TooManyHosts`] for an all_to_all among more than [`MAX_EXACT_ALL_TO_ALL_HOSTS`]. An item has the same for the other cables.
+/// [`PlanError::TooManyHosts`] for more than [`MAX_EXACT_HOSTS`], or an all_to_all among more than
+/// [`MAX_EXACT_ALL_TO_ALL_HOSTS`]. An item has the same for the other cables.
 pub fn unplugs(
     cabling: &Cabling,
     operation: &Operation,
@@ -80,13 +84,13 @@ pub fn additions<'a>(
     Ok(pairs.into_iter().filter_map(move |ends| addition(ends).transpose()))
 }
 
-/// Refuses an all_to_all of so many hosts that its bound may be far below its best plan: cablings are compared by their bounds
+/// Refuses so many hosts that the bound may be far below the best plan: cablings are compared by their bounds
 pub(crate) fn require_exact(hosts: usize, operation: &Operation) -> Result<(), PlanError> {
-    let most = MAX_EXACT_ALL_TO_ALL_HOSTS;
-    match operation {
-        Operation::AllToAll { .. } if hosts > most => Err(PlanError::TooManyHosts { hosts, most }),
-        _ => Ok(()),
-    }
+    let most = match operation {
+        Operation::AllToAll { .. } => MAX_EXACT_ALL_TO_ALL_HOSTS,
+        _ => MAX_EXACT_HOSTS,
+    };
+    if hosts > most { Err(PlanError::TooManyHosts { hosts, most }) } else { Ok(()) }
 }
 
 /// The bound of an operation, or `None` if hosts cannot reach each other

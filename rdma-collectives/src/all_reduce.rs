@@ -17,7 +17,7 @@ const ROOTS: usize = 8;
 ///
 /// With equal rates in both directions between each two hosts, the plan is optimal among algorithms that send inputs, partial sums
 /// and results. Otherwise each pair is used as if both directions had the lower rate, and [`Plan::bound`] may be below
-/// [`Plan::time`].
+/// [`Plan::time`]. Above [`MAX_EXACT_HOSTS`] hosts, the plan is near its bound, and says how near.
 ///
 /// # Errors
 ///

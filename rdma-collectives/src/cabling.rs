@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// How many hosts a cabling may have.
+/// How many hosts a cabling may have; above [`MAX_EXACT_HOSTS`](crate::MAX_EXACT_HOSTS), plans may be slower than the best ones, and say so.
 pub const MAX_HOSTS: usize = 1024;
 
 /// The highest rate of a cable in one direction: 10^12 bytes per second

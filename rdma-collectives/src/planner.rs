@@ -11,7 +11,8 @@ use crate::{all_reduce, all_to_all, forest, large, paths, subgroup};
 /// # Errors
 ///
 /// Those of planning the operation: [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Root`],
-/// [`PlanError::Amounts`], [`PlanError::Members`], [`PlanError::NothingToSend`] or [`PlanError::Overflow`].
+/// [`PlanError::Amounts`], [`PlanError::Members`], [`PlanError::NothingToSend`],
+/// [`PlanError::TooManyHosts`] or [`PlanError::Overflow`].
 pub fn bound(cabling: &Cabling, operation: &Operation) -> Result<(Ratio, Certificate), PlanError> {
     if let Operation::AllReduceAmong { members } = operation {
         // The other hosts need not be connected.
@@ -53,7 +54,8 @@ pub fn bound(cabling: &Cabling, operation: &Operation) -> Result<(Ratio, Certifi
 /// # Errors
 ///
 /// Those of the function for the operation: [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Root`],
-/// [`PlanError::Amounts`], [`PlanError::Members`], [`PlanError::NothingToSend`] or [`PlanError::Overflow`].
+/// [`PlanError::Amounts`], [`PlanError::Members`], [`PlanError::NothingToSend`],
+/// [`PlanError::TooManyHosts`] or [`PlanError::Overflow`].
 pub fn plan(cabling: &Cabling, operation: &Operation) -> Result<crate::Plan, PlanError> {
     match operation {
         Operation::AllGather { amounts } => forest::all_gather(cabling, amounts),

@@ -25,7 +25,7 @@ const MAX_STEPS: usize = 5_000;
 /// # Errors
 ///
 /// [`PlanError::Members`] for fewer than two hosts, unknown ones or one that is there twice; [`PlanError::Disconnected`] if they
-/// cannot reach each other; or [`PlanError::Overflow`].
+/// cannot reach each other; [`PlanError::TooManyHosts`] above [`MAX_EXACT_HOSTS`]; or [`PlanError::Overflow`].
 pub fn all_reduce_among(cabling: &Cabling, members: &[usize]) -> Result<Plan, PlanError> {
     let (bound, certificate) = bound(cabling, members)?;
     let operation = Operation::AllReduceAmong { members: members.to_vec() };

@@ -131,3 +131,12 @@ fn a_torus_of_1024_hosts_is_planned_near_its_bound() {
     let (excess, hops) = excess(&torus);
     assert!(excess <= 1.001 && hops <= 64, "{excess}, {hops} hops");
 }
+
+/// Catches advice that compares bounds which are not those of the best plans, and that takes hours.
+#[test]
+fn cablings_of_many_hosts_are_not_compared() {
+    let (ring, operation) = (Cabling::ring(MAX_EXACT_HOSTS + 1, RATE), Operation::AllReduce);
+    let error = PlanError::TooManyHosts { hosts: MAX_EXACT_HOSTS + 1, most: MAX_EXACT_HOSTS };
+    assert_eq!(rdma_collectives::unplugs(&ring, &operation).err(), Some(error));
+    assert!(rdma_collectives::unplugs(&Cabling::ring(MAX_EXACT_HOSTS, RATE), &operation).is_ok());
+}

@@ -154,8 +154,7 @@ fn with_each(cabling: &Cabling, operation: &Operation, free_ports: &[usize]) -> 
 }
 
 /// Why cablings are not compared.
-const INCOMPARABLE: &str =
-    "not looked for: the bounds of an all-to-all of more than 16 hosts do not say which cabling is better";
+const INCOMPARABLE: &str = "not looked for: the bounds of so many hosts (above 64, or 16 in an all-to-all) do not say which cabling is better";
 
 /// Why there is no best cabling.
 const NO_BEST: &str =

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum as _;
-use rdma_collectives::{Cabling, MAX_HOSTS, plan, verify};
+use rdma_collectives::{Cabling, MAX_EXACT_HOSTS, plan, verify};
 use rdma_sim::LineRate;
 use serde::Serialize;
 
@@ -66,9 +66,11 @@ fn ports(args: &TopoPlan) -> Result<Vec<usize>, Failure> {
             "--ports has {} numbers for {hosts} hosts: write one for each, or one for all",
             each.len()
         ))),
-        (each, _) if each.len() > MAX_HOSTS => {
+        (each, _) if each.len() > MAX_EXACT_HOSTS => {
             let hosts = each.len();
-            Err(Failure::usage(format!("--ports has {hosts} numbers: a group has at most {MAX_HOSTS} hosts")))
+            Err(Failure::usage(format!(
+                "--ports has {hosts} numbers: cablings of at most {MAX_EXACT_HOSTS} hosts are compared"
+            )))
         }
         (each, _) => Ok(each.to_vec()),
     }

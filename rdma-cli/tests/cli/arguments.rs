@@ -104,7 +104,7 @@ fn a_wrong_file_is_a_failure_and_a_wrong_name_is_usage() {
         ("topo draw ring:2000", 2, "2000 hosts are too many for a ring: write 3 to 1778"),
         ("topo check - -", 2, "standard input is read once: write `-` for one of the files"),
         ("doctor --from - --from -", 2, "standard input is read once: write `-` for one of the files"),
-        ("topo plan ring:1000", 2, "1000 hosts: a group has 1 to 64"),
+        ("topo plan ring:1100", 2, "1100 hosts: a group has 1 to 1024"),
         ("topo plan ring:1", 2, "a ring has at least 3 Macs, not 1"),
         ("bench all-reduce --hosts 5 --topology ring:4", 2, "ring:4 has 4 hosts, not 5: leave one of the"),
         ("topo check ring:3 missing", 1, "missing: cannot be read: No such file or directory"),

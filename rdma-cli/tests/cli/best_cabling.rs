@@ -194,7 +194,7 @@ fn impossible_ports_are_a_usage_error() {
         ("--ports 1,1,1,2", "4 hosts with 5 ports together: each needs 1 to 32, and all together 6"),
         ("--ports 3 --hosts 1", "there is only one host"),
         ("--ports 3 --hosts 65", "write a whole number from 1 to 64"),
-        (&many, "--ports has 65 numbers: a group has at most 64 hosts"),
+        (&many, "--ports has 65 numbers: cablings of at most 64 hosts are compared"),
         (
             "--ports 3 --hosts 17 --operation all-to-all",
             "17 hosts: this operation can be planned for at most 16",

@@ -77,7 +77,7 @@ fn an_all_to_all_of_many_hosts_has_a_plan_and_no_advice() {
     let checked = json(&tb5!("topo", "check", "ring:20", &plan, "--json"));
     assert!(checked["factor_above_bound"].as_f64().unwrap() < 1.1, "{checked}");
     let refused = tb5!("topo", "plan", "ring:20", "--operation", "all-to-all", "--write-cabling", &plan);
-    assert_failed(&refused, 1, &["not looked for: the bounds of an all-to-all"]);
+    assert_failed(&refused, 1, &["not looked for: the bounds of so many hosts"]);
 }
 
 /// Catches a plan that is accepted for other cables, or with a changed share.

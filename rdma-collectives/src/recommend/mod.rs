@@ -10,10 +10,7 @@ use std::fmt;
 pub use self::limit::Limit;
 use crate::advice::{MAX_PORTS, connected_bound, require_exact};
 use crate::spread::spread;
-use crate::{AdviceError, Cabling, CablingError, MAX_RATE, Operation, PlanError, Ratio};
-
-/// The most hosts for which a cabling is recommended.
-const MAX_RECOMMENDED_HOSTS: usize = 64;
+use crate::{AdviceError, Cabling, CablingError, MAX_EXACT_HOSTS, MAX_RATE, Operation, PlanError, Ratio};
 
 /// A cabling of some hosts for an operation, with the proof how good it is
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -162,8 +159,8 @@ fn require_hosts(hosts: usize) -> Result<(), AdviceError> {
     match hosts {
         0 => Err(CablingError::Hosts { hosts }.into()),
         1 => Err(PlanError::OneHost.into()),
-        2..=MAX_RECOMMENDED_HOSTS => Ok(()),
-        _ => Err(PlanError::TooManyHosts { hosts, most: MAX_RECOMMENDED_HOSTS }.into()),
+        2..=MAX_EXACT_HOSTS => Ok(()),
+        _ => Err(PlanError::TooManyHosts { hosts, most: MAX_EXACT_HOSTS }.into()),
     }
 }
 
