@@ -104,6 +104,7 @@ pub(crate) struct Forecast {
     /// For each byte
     pub(crate) time: f64,
     /// Whether a cable carries blocks of several trees in one direction
+    #[cfg_attr(not(feature = "groups"), expect(dead_code, reason = "only groups choose blocks by it"))]
     pub(crate) is_shared: bool,
     pub(crate) reach: f64,
     /// For each byte
