@@ -19,7 +19,7 @@ pub enum DeviceCall {
     Close,
     /// To open the device, and to make the queue pairs of a path
     Prepare,
-    /// To tell the state of its port
+    /// To query the state of its port
     Query,
     /// To destroy the queue pairs of a path, and to deregister its memory
     Stop,

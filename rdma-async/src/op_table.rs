@@ -223,7 +223,7 @@ mod tests {
     use super::*;
     use crate::wake_count::WakeCount;
 
-    /// A buffer that tells by its count of owners whether the table has dropped it
+    /// A buffer whose count of owners shows whether the table has dropped it
     type Buffer = Arc<u32>;
     type Table = OpTable<Buffer, &'static str>;
 

@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(seen.len(), count);
     }
 
-    /// Regression: a process that was stopped for 20 s called its driver hung, and told its user to restart the Mac.
+    /// Regression: a process that was stopped for 20 s called its driver hung, and advised its user to restart the Mac.
     ///
     /// Catches also a verb that hangs and is not noticed, and the time of one verb that counts for the next.
     #[test]

@@ -64,7 +64,7 @@ pub unsafe trait Device: Send + Sync + 'static {
     fn port(&self) -> Result<PortStatus, Error>;
 
     /// Wakes `waker` from now on, instead of that of the call before, whenever the state of the port may have changed; false if the device
-    /// cannot tell, which is the default: then the port has to be [queried](Self::port) from time to time
+    /// cannot report it, which is the default: then the port has to be [queried](Self::port) from time to time
     ///
     /// The waker is dropped with the last object of the device.
     fn watch_port(&self, waker: Waker) -> bool {

@@ -222,7 +222,7 @@ macro_rules! always {
 
 /// Tells a simulation in which state the program is: it lists the states that were reached, and varies runs that reach new ones
 ///
-/// The value, zero if there is none, tells apart what should count as different states: a phase, a number of retries, not a time.
+/// The value, zero if there is none, distinguishes what should count as different states: a phase, a number of retries, not a time.
 ///
 /// ```
 /// let retries = 3_u32;

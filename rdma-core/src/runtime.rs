@@ -66,7 +66,7 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Whether the destructor that runs is one of a process that was killed: a real process runs none, so it must tell others nothing
+    /// Whether the destructor that runs is one of a process that was killed: a real process runs none, so it must send others nothing
     ///
     /// The default is no; a simulation that kills processes knows.
     fn is_killed(&self) -> bool {

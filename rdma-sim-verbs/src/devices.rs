@@ -23,7 +23,7 @@ pub(crate) fn list(topology: &Topology, host: Option<&str>) -> Vec<Listed> {
         let ports = found.ports().iter().map(|port| Listed {
             host: name.clone(),
             device: port.device().to_owned(),
-            // Where all hosts are in one process, the name of the host tells their devices apart.
+            // Where all hosts are in one process, the name of the host distinguishes their devices.
             name: if host.is_some() { port.device().to_owned() } else { format!("{}@{name}", port.device()) },
             guid: u64::from_be_bytes(port.guid().0),
         });

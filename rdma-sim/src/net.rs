@@ -258,7 +258,7 @@ impl Net {
     ///
     /// # Model
     ///
-    /// Verbs tell no such name. On a Mac the Thunderbolt domains at both ends make one.
+    /// Verbs have no such name. On a Mac the Thunderbolt domains at both ends make one.
     pub fn link(&self, host: &str, name: &str) -> Option<LinkId> {
         let world = &self.shared.lock().fabric.world;
         let here = world.find_device(host, name)?;

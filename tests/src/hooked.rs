@@ -29,7 +29,7 @@ pub trait Hooks: Send + Sync + 'static {
     /// Told that what has completed was upkeep
     fn rest(&self) {}
 
-    /// Whether the device tells of changes of its port
+    /// Whether the device reports changes of its port
     fn is_port_watched(&self) -> bool {
         true
     }

@@ -75,7 +75,7 @@ pub(super) struct Control<D: Device> {
     peer_ports: u32,
     /// What both sides can do.
     features: Features,
-    /// What the peer is told if this is dropped.
+    /// The reason that the peer is sent if this is dropped.
     on_drop: ByeReason,
     /// What went wrong as long as no path was made.
     first: Option<FirstFailures>,
@@ -238,7 +238,7 @@ impl<D: Device> Control<D> {
         }
     }
 
-    /// What the peer is told of the end, if nothing else has happened than what `otherwise` says
+    /// The reason to send for the end: `otherwise` if nothing else has ended the peering
     fn goodbye(&self, otherwise: ByeReason) -> ByeReason {
         match self.peering.error() {
             Some(error) => bye_reason(&error),
@@ -318,7 +318,7 @@ impl<D: Device> Control<D> {
         Poll::Pending
     }
 
-    /// Whether there are paths that carry data, and their devices tell when that may end; other paths have times of their own
+    /// Whether there are paths that carry data, and their devices report when that may end; other paths have times of their own
     fn needs_no_look(&self) -> bool {
         let needs_no_look = |path: &PathState<D>| match path {
             PathState::Up { port, .. } => self.node.ports[*port].needs_no_look(),

@@ -1,4 +1,4 @@
-//! What a side tells the peer when it ends a peering, or refuses one
+//! Reasons that a side sends when it ends a peering, or refuses one
 
 use rdma_core::session::{ByeReason, HelloError, LostReason};
 use rdma_core::{Cause, Error};
@@ -6,7 +6,7 @@ use rdma_core::{Cause, Error};
 use crate::connect_stage::ConnectStage;
 use crate::error::{ConnectError, SessionError};
 
-/// What the peer learns of the end of a peering
+/// The reason to send for the end of a peering
 pub(super) fn bye_reason(error: &SessionError) -> ByeReason {
     match error {
         SessionError::PeerLost(_) => ByeReason::Silence,
@@ -23,7 +23,7 @@ pub(super) fn bye_reason(error: &SessionError) -> ByeReason {
     }
 }
 
-/// What the peer learns when its introduction has failed; `None` if it sees for itself, or does not speak the protocol
+/// The reason to send when an introduction has failed; `None` if the peer sees for itself, or does not speak the protocol
 pub(super) fn refusal(error: &ConnectError) -> Option<ByeReason> {
     match error {
         ConnectError::Closed => Some(ByeReason::Closed),
@@ -38,7 +38,7 @@ pub(super) fn refusal(error: &ConnectError) -> Option<ByeReason> {
     }
 }
 
-/// What the peer learns when the path that it has offered cannot be made
+/// The reason to send when the path that the peer has offered cannot be made
 pub(super) fn lost_reason(error: &ConnectError) -> LostReason {
     match error {
         ConnectError::NoPath { .. } => LostReason::Unreachable,

@@ -96,7 +96,7 @@ impl<D: Device> NodeBuilder<D> {
 
     /// Names the cable of the device that was added last, so that nothing has to be tried
     ///
-    /// `link` is asked whenever a path is made. It tells the same name at both ends of a cable, and `None` if it does not know.
+    /// `link` is asked whenever a path is made. It returns the same name at both ends of a cable, and `None` if it does not know.
     pub fn link(mut self, link: impl Fn() -> Option<LinkId> + std::marker::Send + Sync + 'static) -> Self {
         if let Some(port) = self.ports.last_mut() {
             port.link_of = Some(Box::new(link));
@@ -129,7 +129,7 @@ impl<D: Device> NodeBuilder<D> {
     pub fn build(self) -> Result<Node<D>, NodeError> {
         let runtime = self.runtime.or_else(default_runtime).ok_or(NodeError::NoRuntime)?;
         let Self { ports, options, .. } = self;
-        // Tokio tells in no other way that its timers are not enabled.
+        // Tokio reports in no other way that its timers are not enabled.
         let timer = catch_unwind(AssertUnwindSafe(|| runtime.timer())).map_err(|_| NodeError::NoTimers)?;
         options.check(ports.len())?;
         let calls = || DeviceCalls::new(&runtime, options.device_timeout);

@@ -19,7 +19,7 @@ const MAX_DOUBLINGS_APART: u32 = 20;
 
 /// Where one port of the connecting side leads, as far as is known
 ///
-/// Ports are first tried with those of the same number. A device tells only by a failure that a port leads elsewhere.
+/// Ports are first tried with those of the same number. Only a failure of the device shows that a port leads elsewhere.
 pub(super) struct Pairing {
     /// The ports of the peer.
     candidates: Vec<Candidate>,

@@ -116,7 +116,7 @@ impl<D: Device> Port<D> {
         self.current().map_or_else(|| format!("device {index}"), |open| open.device().name().to_owned())
     }
 
-    /// Whether the port was active when it was last asked, and the control tasks are told when that may have changed
+    /// Whether the port was active when it was last asked, and the control tasks are woken when that may have changed
     pub(super) fn needs_no_look(&self) -> bool {
         self.current().is_some_and(|open| open.monitor.is_watched())
             && self.was_active.load(Ordering::Relaxed)
@@ -142,7 +142,7 @@ impl<D: Device> Port<D> {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Opens the device, unless it is open, and lets it tell `watch` of changes of its port; may block
+    /// Opens the device, unless it is open, and lets it report changes of its port to `watch`; may block
     pub(super) fn open(&self, watch: &Arc<PortWatch>) -> Result<Arc<OpenPort<D>>, ConnectError> {
         if let Some(current) = self.current() {
             return Ok(current);

@@ -17,14 +17,14 @@ pub(super) const PORT_INTERVAL: Duration = Duration::from_millis(4);
 /// Whether changes of the port of an open device are known without a query by the control tasks, and the thread that queries it
 pub(super) struct PortMonitor {
     watch: Arc<PortWatch>,
-    /// Whether the device tells, or the thread runs
+    /// Whether the device reports changes, or the thread runs
     is_watched: AtomicBool,
     /// Whether the device was let go of, and is queried no more
     is_over: AtomicBool,
 }
 
 impl PortMonitor {
-    /// Wakes the tasks of `watch` about a port, of which the device tells itself if `is_watched`
+    /// Wakes the tasks of `watch` about a port, of which the device reports changes itself if `is_watched`
     pub(super) fn new(watch: &Arc<PortWatch>, is_watched: bool) -> Arc<Self> {
         let (is_watched, is_over) = (AtomicBool::new(is_watched), AtomicBool::new(false));
         Arc::new(Self { watch: Arc::clone(watch), is_watched, is_over })

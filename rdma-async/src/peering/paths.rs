@@ -50,7 +50,7 @@ fn note_end(error: &SessionError) {
 impl<D: Device> State<D> {
     /// Adds a path, and posts its receives; returns how many the device has taken, which is the window
     ///
-    /// The side that asks first has told the peer its window: if the device takes less, the path is not added.
+    /// The side that asks first has sent the peer its window: if the device takes less, the path is not added.
     pub(crate) fn add_path(
         &mut self,
         new: NewPath<D>,

@@ -26,7 +26,7 @@ pub(crate) struct SessionState {
     pub(crate) dropped_puts: WaitQueue<DroppedPuts>,
     /// How the session ended, for this side.
     pub(crate) end: WaitQueue<Option<Result<(), CloseError>>>,
-    /// Where the end is told.
+    /// Where the end is reported.
     span: Option<Span>,
     /// Futures that wait for the end, and keep no session open.
     pub(crate) watchers: u32,
@@ -218,7 +218,7 @@ impl SessionState {
         });
     }
 
-    /// The end is told in `span`
+    /// The end is reported in `span`
     pub(crate) fn trace(&mut self, span: Span, effects: &mut Effects) {
         match self.end.value() {
             Some(end) => effects.wake(Some(EndReport::waker(span, end.clone()))),

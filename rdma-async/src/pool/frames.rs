@@ -38,7 +38,7 @@ impl Frames {
         [0..self.singles.min(self.runs), self.runs..len]
     }
 
-    /// Takes a run of `n` frames and tells where it starts
+    /// Takes a run of `n` frames; where it starts
     pub(crate) fn take(&mut self, n: u32) -> Option<u32> {
         if n == 0 || n > self.free {
             return None;

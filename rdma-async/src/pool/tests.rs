@@ -43,7 +43,7 @@ fn a_message_takes_whole_frames_and_no_more_than_its_zone_has() {
     });
 }
 
-/// Catches zones that overlap, and a device that is told another place than where the bytes are.
+/// Catches zones that overlap, and a device that is given another place than where the bytes are.
 #[test]
 fn zones_lie_behind_each_other_in_one_registration() {
     Sim::new().run(async |net| {

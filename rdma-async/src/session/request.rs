@@ -24,7 +24,7 @@ impl<D: Device> Session<D> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future cancels the request: the peer is told, and drops its work on the answer.
+    /// Dropping the future cancels the request: the peer is notified, and drops its work on the answer.
     pub async fn request(&self, lease: Lease) -> Result<Message, RequestError> {
         let stream = self.open_stream(Priority::Normal).await?;
         stream.send(lease).await.map_err(|failed| failed.error)?;

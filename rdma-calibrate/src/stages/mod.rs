@@ -63,7 +63,7 @@ pub(crate) async fn run(lab: &mut Lab<'_>, options: &Options) -> Result<(), Cali
     Ok(())
 }
 
-/// Decides the rules that tell what to expect of behaviours; those of experiments that stop stay undecided
+/// Decides the rules that say what to expect of behaviours; those of experiments that stop stay undecided
 ///
 /// A queue is overfilled here alone: only this side uses the memory of its receives, and no message comes.
 ///

@@ -1,4 +1,4 @@
-//! The states of a peering that tests of faults tell apart
+//! The states of a peering that tests of faults distinguish
 
 use std::fmt;
 

@@ -53,7 +53,7 @@ pub struct Hello {
 
 /// Names a cable: equal at both of its ends, and not zero
 ///
-/// Verbs tell of no such name. On macOS, those of the Thunderbolt domains at both ends can be made into one.
+/// Verbs have no such name. On macOS, those of the Thunderbolt domains at both ends can be made into one.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct LinkId(pub NonZeroU128);
 

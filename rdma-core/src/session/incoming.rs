@@ -66,7 +66,7 @@ impl IncomingStream {
         (places.start as usize..places.end as usize).find(is_unknown)
     }
 
-    /// Expects the message with an index that was [found](Self::next_to_expect); `new` is told its number
+    /// Expects the message with an index that was [found](Self::next_to_expect); `new` gets its number
     pub(super) fn expect(&mut self, index: usize, new: impl FnOnce(u32) -> IncomingId) -> IncomingId {
         let number = self.next.wrapping_add(index as u32);
         if index >= self.entries.len() {

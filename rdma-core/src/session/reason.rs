@@ -1,4 +1,4 @@
-//! Why a side ends a peering, or has no path, as it tells the peer
+//! Reasons that a side sends to its peer: of the end of a peering, of a path that is lost
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a peering tells of its paths and sessions
+//! The status of paths and sessions
 
 use super::PathLoss;
 

@@ -105,7 +105,7 @@ pub(super) fn stuck_processes(host: &HostReport) -> Vec<Note> {
                     "replug its cable, and restart the host if the process stays: no signal ends it, and its memory and queue pairs stay in use",
                 )
             } else {
-                // One sample does not tell a short wait, as every program at work has, from an endless one.
+                // One sample does not distinguish a short wait, as every program at work has, from an endless one.
                 Note::warn(
                     evidence,
                     "run this again: the process is at work if its state changes, and waits in the driver if it does not",

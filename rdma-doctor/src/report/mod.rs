@@ -146,7 +146,7 @@ pub enum RdmaCtl {
 /// How far a probe of the verbs provider came
 ///
 /// An absent library, a failing list and an empty list have different remedies (F6, F80). Only
-/// [`provider_probe`](crate::discover) finds this out; the tools of the system do not tell.
+/// [`provider_probe`](crate::discover) finds this out; the tools of the system do not show it.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[non_exhaustive]
 #[serde(rename_all = "snake_case")]

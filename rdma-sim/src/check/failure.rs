@@ -81,7 +81,7 @@ impl RunFailure {
         self.kind == other.kind && self.site == other.site && self.words() == other.words()
     }
 
-    /// The part of the reason that tells one bug from another, without numbers
+    /// The part of the reason that distinguishes one bug from another, without numbers
     fn words(&self) -> String {
         let text = match self.kind {
             // The main task's line; what other tasks wait for depends on the faults.

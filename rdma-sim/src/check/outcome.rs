@@ -14,7 +14,7 @@ use std::error::Error;
 /// });
 /// ```
 ///
-/// An error of several kinds is a `Box<dyn Error>`, with or without `Send + Sync`. The parameter is inferred: it tells these two apart.
+/// An error of several kinds is a `Box<dyn Error>`, with or without `Send + Sync`. The parameter is inferred: it distinguishes these two.
 ///
 /// ```
 /// use std::error::Error;

@@ -144,7 +144,7 @@ mod tests {
         eventually(|| running.net().port("a", DEVICE).unwrap().state == PortState::Down);
     }
 
-    /// Catches `WallTimer::reset` that tells the thread nothing.
+    /// Catches `WallTimer::reset` that does not wake the thread.
     #[test]
     fn a_timer_that_is_set_ends_the_sleep() {
         let running = resting();

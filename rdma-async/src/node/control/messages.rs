@@ -1,4 +1,4 @@
-//! What the two sides tell each other about paths
+//! Messages of the two sides about paths
 
 use rdma_core::session::{ControlMessage, LostReason, PathEnd, PathId, PortName, Side};
 use rdma_core::{Device, Error};
@@ -21,7 +21,7 @@ impl<D: Device> Control<D> {
         self.alive_at = self.now() + self.peer_timeout / 4;
     }
 
-    /// Whether the peer can be told of a path
+    /// Whether the peer can be sent messages about a path
     pub(super) fn reaches_peer(&self) -> bool {
         self.stream.is_open() || self.peering.update(|state, _| state.paths_up() > 0)
     }

@@ -176,7 +176,7 @@ impl Peering {
         let table = &mut self.sessions[id.0 as usize & 1];
         let is_new = table.accept(id, [&self.config.local, &self.config.peer])?;
         if is_new && !self.resets.is_empty() {
-            // Nor does the peer need to be told that the one before was reset.
+            // Nor does the peer need to learn that the one before was reset.
             let before = self.resets.len();
             self.resets.retain(|(other, _)| !other.shares_place(id));
             self.pending_resets -= before - self.resets.len();

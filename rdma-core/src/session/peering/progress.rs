@@ -118,7 +118,7 @@ impl Peering {
         if fate == Fate::Lost
             && let Some((id, stream)) = room_of
         {
-            // What the peer knows is unclear now: it is told again at once.
+            // What the peer knows is unclear now: it is sent again at once.
             self.enqueue_room(id, stream);
         }
     }

@@ -70,7 +70,7 @@ impl Room {
         unreported > 0 && (unreported >= left || left < MAX_FRAGMENTS as u32)
     }
 
-    /// The total to tell the peer, and whether that is news
+    /// The total to report to the peer, and whether that is news
     pub(super) fn report(&mut self) -> (u32, bool) {
         (self.own, std::mem::replace(&mut self.reported, self.own) != self.own)
     }

@@ -1,4 +1,4 @@
-//! In which of the states that tests of faults tell apart a peering is
+//! The state of a peering, of those that tests of faults distinguish
 
 use super::super::StreamId;
 use super::Peering;

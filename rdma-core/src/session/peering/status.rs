@@ -1,4 +1,4 @@
-//! What a peering tells about itself
+//! The status of a peering
 
 use super::super::{
     Address, IncomingId, PathCounts, PathId, PathStatus, SessionId, SessionWaits, Side, StreamId,

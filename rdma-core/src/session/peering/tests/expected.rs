@@ -196,7 +196,7 @@ fn memory_of_an_expected_message_is_back_soon() {
         assert!(path.receiver.is_empty(), "receives are posted");
     }
     world.run(Duration::from_millis(1));
-    // Parts of 64 KiB and their trailers, one trailer more on each path, and what tells of grants and packets.
+    // Parts of 64 KiB and their trailers, one trailer more on each path, and packets with grants and reports.
     assert!(world.packets - packets < 40, "{} packets", world.packets - packets);
     assert!(world.nodes.iter().all(|node| node.losses.is_empty()));
 }

@@ -109,7 +109,7 @@ fn a_peer_learns_that_nobody_reads_a_stream() {
     assert_eq!((world.nodes[0].stopped.len(), world.nodes[1].stopped.len()), (1, 0));
 }
 
-/// Catches a stream that the peer learns of only with its first message, or of whose end one side is not told.
+/// Catches a stream that the peer learns of only with its first message, or of whose end one side does not learn.
 #[test]
 fn both_sides_learn_when_a_stream_opens_and_when_it_is_over() {
     let mut world = World::new(1, 1);

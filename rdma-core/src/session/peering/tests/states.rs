@@ -1,4 +1,4 @@
-//! The states that tests of faults tell apart
+//! The states that tests of faults distinguish
 
 use super::*;
 use crate::probe::PeeringState as S;
