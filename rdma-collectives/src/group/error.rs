@@ -283,6 +283,17 @@ impl JoinError {
         }
     }
 
+    /// The same with other numbers of ranks
+    pub(super) fn renumbered(self, number: impl Fn(usize) -> Result<usize, Self>) -> Self {
+        let renumbered = match self {
+            Self::Failed { rank } => number(rank).map(|rank| Self::Failed { rank }),
+            Self::Greeting { rank } => number(rank).map(|rank| Self::Greeting { rank }),
+            Self::Lost { rank, reason } => number(rank).map(|rank| Self::Lost { rank, reason }),
+            other => Ok(other),
+        };
+        renumbered.unwrap_or_else(|error| error)
+    }
+
     /// Whether another attempt would fail as well
     pub(super) fn is_lasting(&self) -> bool {
         !matches!(self, Self::Failed { .. } | Self::Greeting { .. } | Self::Lost { .. })

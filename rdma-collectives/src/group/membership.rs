@@ -14,7 +14,7 @@ use super::options::GroupOptions;
 use super::reduction::Reduction;
 use super::shrink;
 use super::state::{Founding, Group};
-use super::wire::FIRST;
+use super::wire::{End, FIRST};
 use crate::Cabling;
 
 impl<D: Device> Group<D> {
@@ -142,8 +142,8 @@ impl<D: Device> Group<D> {
     ///
     /// # Errors
     ///
-    /// As [`join`](Self::join): a [`JoinError`]; [`JoinError::Host`] if the cabling lacks a host of the group; [`JoinError::Failed`] with a
-    /// neighbour that does not come, because it has lost another rank or leaves.
+    /// As [`join`](Self::join): a [`JoinError`]; [`JoinError::Host`] if the cabling lacks a host of the group; [`JoinError::Lost`] with a rank that
+    /// was lost before, and [`JoinError::Failed`] with one that leaves. The ranks of errors are those in `cabling`.
     ///
     /// # Cancel safety
     ///
@@ -154,30 +154,36 @@ impl<D: Device> Group<D> {
         sessions: impl IntoIterator<Item = (usize, Session<D>)>,
     ) -> Result<Self, JoinError> {
         self.links.iter_mut().for_each(|link| link.is_last = false);
-        // A session that is over may have been replaced by one of `sessions`.
-        let kept: Vec<_> = self.sessions().filter(|(_, session)| session.close_reason().is_none()).collect();
+        let kept: Vec<_> = self.sessions().collect();
         let mut reset = Reset { sessions: sessions.into_iter().collect(), rank: self.rank };
-        let newcomers = reset.sessions.len();
+        let newcomers: Vec<_> = reset.sessions.iter().map(|(rank, _)| *rank).collect();
         reset.sessions.extend(kept.iter().cloned());
-        // A neighbour may have said so during the operation before.
-        let over = self.links.iter().find_map(|link| link.over().cloned());
-        if let Some(error) = self.end.take().or(over) {
-            return Err(JoinError::of_group(error));
-        }
         let hosts = self.hosts().to_vec();
         let number = |rank: usize| {
             let host = &hosts[rank];
             let found = cabling.hosts().iter().position(|other| other == host);
             found.ok_or_else(|| JoinError::Host { host: host.clone() })
         };
+        let of_group = |error| JoinError::of_group(error).renumbered(number);
         let rank = number(self.rank)?;
+        // A neighbour may have said so during the operation before.
+        let over = self.links.iter().find_map(|link| link.over().cloned());
+        if let Some(error) = self.end.take().or(over) {
+            let error = of_group(error);
+            reset.now(error.cause(rank));
+            return Err(error);
+        }
         let kept: Vec<_> = kept
             .into_iter()
             .map(|(neighbour, session)| Ok((number(neighbour)?, session)))
             .collect::<Result<_, JoinError>>()?;
-        reset.sessions.truncate(newcomers);
-        let is_cabled = |neighbour: usize| cabling.between(rank, neighbour).next().is_some();
-        reset.sessions.extend(kept.into_iter().filter(|(neighbour, _)| is_cabled(*neighbour)));
+        reset.sessions.truncate(newcomers.len());
+        // One that is over may have been replaced; otherwise it says why.
+        let is_kept = |(neighbour, session): &(usize, Session<D>)| {
+            let is_cabled = cabling.between(rank, *neighbour).next().is_some();
+            is_cabled && (session.close_reason().is_none() || !newcomers.contains(neighbour))
+        };
+        reset.sessions.extend(kept.into_iter().filter(is_kept));
         reset.rank = rank;
         let Self { links, relays, options, founding, .. } = self;
         // A neighbour that has lost another rank, or leaves, does not come.
@@ -186,11 +192,12 @@ impl<D: Device> Group<D> {
         // Their memory and their other streams are needed for the new ones.
         drop((links, relays));
         let founding = Founding::new(cabling, founding.epoch + 1);
+        let sessions = reset.sessions.clone();
         let joining = pin!(Self::join_at(options, rank, cabling, reset, Waiting::ForEarlierGroup, founding));
         let stays_away = pin!(async {
             loop {
                 match others.next().await {
-                    Some(Some(rank)) => return rank,
+                    Some(Some(error)) => return error,
                     Some(None) => (),
                     None => return pending().await,
                 }
@@ -198,7 +205,11 @@ impl<D: Device> Group<D> {
         });
         match select(joining, stays_away).await {
             Either::Left((joined, _)) => joined,
-            Either::Right((rank, _)) => Err(JoinError::Failed { rank: number(rank)? }),
+            Either::Right((error, _joining)) => {
+                let error = of_group(error);
+                Reset { sessions, rank }.now(error.cause(rank));
+                Err(error)
+            }
         }
     }
 
@@ -212,8 +223,8 @@ impl<D: Device> Group<D> {
     }
 }
 
-/// Waits until a neighbour says that its group is over; returns its rank, or `None` if it goes on elsewhere
-async fn gives_up<D: Device>(rank: usize, end: Arc<Stream<D>>) -> Option<usize> {
-    let message = end.recv().await.ok().flatten();
-    message.map(|_| rank)
+/// Waits until a neighbour says that its group is over; returns why, or `None` if it goes on elsewhere
+async fn gives_up<D: Device>(rank: usize, end: Arc<Stream<D>>) -> Option<GroupError> {
+    let message = end.recv().await.ok().flatten()?;
+    Some(End::decode(&message).map_or(GroupError::Left { rank }, |end| end.error))
 }

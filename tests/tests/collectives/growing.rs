@@ -118,3 +118,48 @@ fn a_revocation_that_came_during_joining_is_no_reason_to_wait() {
         });
     }
 }
+
+/// Regression: ranks that grew the group after a death got `Sessions`, or the rank that had found the death, in place of the dead one.
+#[test]
+fn a_death_before_ranks_grow_or_meanwhile_is_named_by_all_others() {
+    const TIMEOUT: Duration = Duration::from_millis(20);
+    const DEAD: usize = 3;
+    for edges in [&[(0, 1), (1, 2), (2, 3)][..], EDGES] {
+        let more = [edges, &[(0, 4)]].concat();
+        let (four, five) = (cabling(4, edges), cabling(5, &more));
+        // In another order, so that the dead rank has another number.
+        let hosts: Vec<_> = five.hosts().iter().rev().cloned().collect();
+        let turned = |cable: &Cable| Cable { ends: cable.ends.map(|end| 4 - end), ..*cable };
+        let grown = &Cabling::new(hosts, five.cables().iter().map(turned).collect::<Vec<_>>()).unwrap();
+        for (pause, finds_it_before) in [(TIMEOUT / 4, false), (2 * TIMEOUT, false), (2 * TIMEOUT, true)] {
+            let ends = sim(5, &more).run(async |net| {
+                let cluster = connect(&net, &five, &NodeOptions::new().peer_timeout(TIMEOUT)).await;
+                let sessions = |rank: usize, is_new: bool| {
+                    let sessions = cluster.sessions[rank].iter().cloned();
+                    sessions.filter(move |(other, _)| (*other == 4) == is_new).collect::<Vec<_>>()
+                };
+                let joins = (0..4).map(|rank| Group::join(rank, &four, sessions(rank, false)));
+                let mut groups: Vec<_> = join_all(joins).await.into_iter().map(Result::unwrap).collect();
+                let _dead = groups.pop();
+                net.inject("at 0us d kill".parse().unwrap());
+                let members = groups.into_iter().enumerate().map(async |(rank, mut group)| {
+                    if finds_it_before && rank == 2 {
+                        let error = sum(&mut group).await.unwrap_err();
+                        assert!(matches!(error, GroupError::Lost { rank: DEAD, .. }), "{error}");
+                    }
+                    net.sleep(pause).await;
+                    let sessions = sessions(rank, true).into_iter().map(|(_, session)| (0, session));
+                    group.grow(grown, sessions).await.map(drop)
+                });
+                let newcomer = Group::join(0, grown, [(4, cluster.sessions[4][0].1.clone())]);
+                let (mut ends, newcomer) = join(join_all(members), newcomer).await;
+                ends.push(newcomer.map(drop));
+                ends
+            });
+            for (rank, end) in ends.value.into_iter().enumerate() {
+                let is_named = matches!(end, Err(JoinError::Lost { rank, .. }) if rank == 4 - DEAD);
+                assert!(is_named, "{edges:?}, {pause:?}, {finds_it_before}: rank {rank} got {end:?}");
+            }
+        }
+    }
+}
