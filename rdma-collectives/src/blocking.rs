@@ -299,6 +299,24 @@ impl<D: Device> Group<D> {
         block_on(self.0.all_to_all_v(sent, sent_counts, received, received_counts))
     }
 
+    /// Sends a vector to rank `to`, which receives it; no other rank calls anything
+    ///
+    /// # Errors
+    ///
+    /// A [`GroupError`], as [`crate::Group::send`].
+    pub fn send<T: Element>(&mut self, to: usize, vector: &[T]) -> Result<(), GroupError> {
+        block_on(self.0.send(to, vector))
+    }
+
+    /// Receives a vector that rank `from` sends; no other rank calls anything
+    ///
+    /// # Errors
+    ///
+    /// A [`GroupError`], as [`crate::Group::recv`].
+    pub fn recv<T: Element>(&mut self, from: usize, vector: &mut [T]) -> Result<(), GroupError> {
+        block_on(self.0.recv(from, vector))
+    }
+
     /// Sends a vector from rank `from` to rank `to`; the others pass it on
     ///
     /// # Errors

@@ -148,6 +148,15 @@ fn every_operation<D: Device>(mut group: Group<D>) -> Result<()> {
     let mut vector = [rank as f64];
     group.transfer(2, 0, &mut vector)?;
     assert_eq!(vector, [[2.0], [1.0], [2.0]][rank]);
+    match rank {
+        1 => group.send(2, &[7_i64, 8])?,
+        2 => {
+            let mut vector = [0_i64; 2];
+            group.recv(1, &mut vector)?;
+            assert_eq!(vector, [7, 8]);
+        }
+        _ => (),
+    }
     let mut beside = group.duplicate(GroupOptions::new())?;
     beside.barrier()?;
     // Ranks 1 and 2 have a cable of their own.

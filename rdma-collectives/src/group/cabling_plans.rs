@@ -216,6 +216,7 @@ fn operation((kind, root, _): PlanKey, ranks: usize, amounts: &Counts) -> Operat
         OperationKind::Reduce => Operation::Reduce { root },
         OperationKind::ReduceScatter => Operation::ReduceScatter { amounts: each() },
         OperationKind::Scatter | OperationKind::Transfer => Operation::Scatter { root, amounts: each() },
+        OperationKind::Send => unreachable!("two ranks send and receive without a plan"),
     }
 }
 

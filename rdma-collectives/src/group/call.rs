@@ -33,6 +33,8 @@ pub enum OperationKind {
     Replan,
     /// [`Group::scatter`](crate::Group::scatter)
     Scatter,
+    /// [`Group::send`](crate::Group::send) and [`Group::recv`](crate::Group::recv)
+    Send,
     /// [`Group::split`](crate::Group::split)
     Split,
     /// [`Group::transfer`](crate::Group::transfer)
@@ -40,7 +42,7 @@ pub enum OperationKind {
 }
 
 impl OperationKind {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::AllGather,
         Self::AllReduce,
         Self::AllToAll,
@@ -52,6 +54,7 @@ impl OperationKind {
         Self::ReduceScatter,
         Self::Replan,
         Self::Scatter,
+        Self::Send,
         Self::Split,
         Self::Transfer,
     ];
@@ -71,6 +74,7 @@ impl fmt::Display for OperationKind {
             Self::ReduceScatter => "reduce_scatter",
             Self::Replan => "replan",
             Self::Scatter => "scatter",
+            Self::Send => "send",
             Self::Split => "split",
             Self::Transfer => "transfer",
         })
@@ -89,7 +93,7 @@ pub struct Call {
     pub reduction: Option<Reduction>,
     /// The rank that has or gets everything, if there is one
     pub root: Option<usize>,
-    /// The rank that gets a transfer
+    /// The rank that gets what another one sends
     pub to: Option<usize>,
     /// How many elements: of the vector of one rank, or of the part of each rank; of all parts if their lengths differ
     pub count: u64,

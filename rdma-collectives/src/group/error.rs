@@ -10,7 +10,7 @@ use crate::PlanError;
 
 /// Why an operation failed
 ///
-/// After [`Argument`](Self::Argument), [`Counts`](Self::Counts), [`Plan`](Self::Plan), [`Rank`](Self::Rank) and
+/// After [`Argument`](Self::Argument), [`Counts`](Self::Counts), [`OwnRank`](Self::OwnRank), [`Plan`](Self::Plan), [`Rank`](Self::Rank) and
 /// [`Unsupported`](Self::Unsupported) nothing was sent and the group goes on. After the others it is over: each further operation returns
 /// the same error, and operations of all ranks that can be reached fail. The ranks mostly have the same error; of calls that differ, each rank
 /// names those that it has learned of first. The contents of the output are then undefined. The ranks that are left can
@@ -69,12 +69,19 @@ pub enum GroupError {
         calls[0], ranks[0], calls[1], ranks[1], agreement(calls)
     )]
     Mismatch {
-        /// Number of the operation, from 0
+        /// Number of the operation, from 0; of a send or recv, among those of the two ranks with each other
         sequence: u32,
         /// The two ranks
         ranks: [usize; 2],
         /// The call of each
         calls: [Call; 2],
+    },
+
+    /// A rank sends to itself, or receives from itself
+    #[error("rank {rank} is this rank: send to others, and receive from others")]
+    OwnRank {
+        /// The rank
+        rank: usize,
     },
 
     /// The operation cannot be planned
@@ -269,7 +276,10 @@ impl JoinError {
             GroupError::Mismatch { ranks: [_, rank], .. } | GroupError::Protocol { rank, .. } => {
                 Self::Greeting { rank }
             }
-            GroupError::Argument { .. } | GroupError::Counts { .. } | GroupError::Unsupported { .. } => {
+            GroupError::Argument { .. }
+            | GroupError::Counts { .. }
+            | GroupError::OwnRank { .. }
+            | GroupError::Unsupported { .. } => {
                 unreachable!("integers have a maximum, and the vectors one length")
             }
         }

@@ -11,6 +11,7 @@ mod counts;
 mod dispatch;
 mod element;
 mod error;
+mod exchange;
 mod execution;
 mod join;
 mod kernels;

@@ -22,20 +22,20 @@ pub struct Waits {
     pub sequence: u32,
     /// The operation under way, if there is one
     pub call: Option<Call>,
-    /// The neighbours that have to do something before the rank goes on; empty also while the rank itself works
+    /// The ranks that have to do something before the rank goes on; empty also while the rank itself works
     pub neighbours: Vec<Wait>,
 }
 
-/// A neighbour that a rank waits for
+/// A neighbour that a rank waits for, or the rank that it sends to or receives from
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Wait {
-    /// The neighbour
+    /// The rank that has to do something
     pub rank: usize,
     /// What it has to do
     pub reason: WaitReason,
 }
 
-/// What a neighbour has to do
+/// What a rank has to do that another one waits for
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum WaitReason {
@@ -43,6 +43,8 @@ pub enum WaitReason {
     Begin,
     /// Send so many blocks
     Blocks(u32),
+    /// Send its vector
+    Send,
     /// Take what was sent to it
     Take,
 }
@@ -81,6 +83,7 @@ impl fmt::Display for Waits {
                 WaitReason::Begin => write!(f, "rank {rank} to call it"),
                 WaitReason::Blocks(1) => write!(f, "a block of rank {rank}"),
                 WaitReason::Blocks(blocks) => write!(f, "{blocks} blocks of rank {rank}"),
+                WaitReason::Send => write!(f, "rank {rank} to send"),
                 WaitReason::Take => write!(f, "rank {rank} to take what was sent"),
             }?;
         }

@@ -70,6 +70,11 @@ use crate::Cabling;
 /// ranks may name different pairs, each in its own order. Operations before it are completed, also on ranks that are slower, unless a rank is lost or the group is
 /// revoked: these end the operation under way.
 ///
+/// # Two ranks alone
+///
+/// [`send`](Self::send) and [`recv`](Self::recv) are called by two ranks, and take no place in the order of the operations. All other methods that
+/// wait for ranks are called by all of them.
+///
 /// # Cables that are pulled
 ///
 /// A cable that is out is no error. While other ranks reach the neighbour, what it does not have yet goes over them: the operation under way goes on,
@@ -107,7 +112,7 @@ pub struct Group<D: Device> {
     /// Why the group is over
     pub(super) end: Option<GroupError>,
     pub(super) founding: Founding,
-    monitor: Monitor,
+    pub(super) monitor: Monitor,
 }
 
 /// The group from which a group came about by loss
@@ -304,19 +309,19 @@ impl<D: Device> Group<D> {
     pub(super) fn end_with(&mut self, error: GroupError, sequence: u32) {
         let end = End { error, sequence };
         self.links.iter_mut().for_each(|link| link.end(&end));
-        self.relays.is_over = true;
+        self.relays.shared().lock().end_pairs(&end.error);
         self.end = Some(end.error);
     }
 }
 
 /// An operation under way, which ends the group if it is dropped
-struct Running<'a, D: Device> {
-    group: &'a mut Group<D>,
-    sequence: u32,
+pub(super) struct Running<'a, D: Device> {
+    pub(super) group: &'a mut Group<D>,
+    pub(super) sequence: u32,
 }
 
 impl<D: Device> Running<'_, D> {
-    fn finish(mut self, result: Result<(), GroupError>) -> Result<(), GroupError> {
+    pub(super) fn finish(mut self, result: Result<(), GroupError>) -> Result<(), GroupError> {
         self.end(result.as_ref().err().cloned());
         std::mem::forget(self);
         result

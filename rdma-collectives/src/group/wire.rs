@@ -128,6 +128,7 @@ impl End {
             // These end no group.
             GroupError::Argument { .. }
             | GroupError::Counts { .. }
+            | GroupError::OwnRank { .. }
             | GroupError::Plan(_)
             | GroupError::Rank { .. }
             | GroupError::Unsupported { .. } => (0, 0, [0; 2], None),
@@ -180,6 +181,35 @@ impl End {
     /// Whether the rank that says so has completed operation `sequence`
     pub(crate) fn is_after(&self, sequence: u32) -> bool {
         (self.sequence.wrapping_sub(sequence) as i32) > 0
+    }
+}
+
+/// A message between two ranks that send and receive without the others
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum PairMessage<'a> {
+    /// The rank has made this call; with a block, bytes of the vector follow
+    Call(Header, &'a [u8]),
+    /// The group is over at the rank
+    End(End),
+}
+
+impl<'a> PairMessage<'a> {
+    /// The length of what precedes the bytes of a vector
+    pub(crate) const HEADER: usize = 1 + Header::LEN;
+
+    pub(crate) fn encode(&self) -> Box<[u8]> {
+        match self {
+            Self::Call(header, bytes) => [&[0], &header.encode()[..], bytes].concat().into(),
+            Self::End(end) => [&[1], &end.encode()[..]].concat().into(),
+        }
+    }
+
+    pub(crate) fn decode(message: &'a [u8]) -> Option<Self> {
+        match message.split_first()? {
+            (0, rest) => Some(Self::Call(Header::decode(rest)?, &rest[Header::LEN..])),
+            (1, rest) => Some(Self::End(End::decode(rest)?)),
+            _ => None,
+        }
     }
 }
 
@@ -267,6 +297,9 @@ mod tests {
             let header = Header { sequence, call, block: has_block.then_some((channel, number)), wants_plan };
             prop_assert_eq!(Header::decode(&header.encode()), Some(header));
             let [rank, _] = ranks;
+            let message = PairMessage::Call(header, &[7; 3]);
+            let bytes = message.encode();
+            prop_assert_eq!(PairMessage::decode(&bytes), Some(message.clone()));
             let credit = Credit { sequence, channel, blocks: blocks % Credit::MAX_BLOCKS };
             prop_assert_eq!(Credit::decode(&credit.encode()), Some(credit));
             for error in [
@@ -278,7 +311,10 @@ mod tests {
                 GroupError::Revoked { rank },
             ] {
                 let end = End { error, sequence: own };
-                prop_assert_eq!(End::decode(&end.encode()), Some(end));
+                prop_assert_eq!(End::decode(&end.encode()), Some(end.clone()));
+                let message = PairMessage::End(end);
+                let bytes = message.encode();
+                prop_assert_eq!(PairMessage::decode(&bytes), Some(message.clone()));
             }
             let greeting = Greeting { rank: count, max_message: 7, values: [1, 2, 3, 4, 5, 6, u64::from(number)] };
             prop_assert_eq!(Greeting::decode(&greeting.encode()), Some(greeting));
@@ -288,6 +324,7 @@ mod tests {
         #[test]
         fn other_bytes_are_refused_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             let _ = (Header::decode(&bytes), Credit::decode(&bytes), End::decode(&bytes));
+            let _ = PairMessage::decode(&bytes);
             prop_assert_eq!(Greeting::decode(&bytes), None);
         }
     }

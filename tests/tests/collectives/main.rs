@@ -16,6 +16,7 @@ mod oracle;
 mod outages;
 mod promised;
 mod random_faults;
+mod sending;
 mod shrinking;
 mod shrinking_at_once;
 mod varying;

@@ -3,10 +3,15 @@
 //! A task of each rank watches the paths to its neighbours. Ranks tell each other which neighbours they reach. What a neighbour that is
 //! not reached does not have yet, and what follows, goes in parts over the shortest way there is, and is kept until the neighbour confirms
 //! it. Messages have numbers: the stream brings them as well when the cable is back, and they are given out once.
+//!
+//! Two ranks that send and receive without the others use the same ways.
 
+mod calls;
 mod numbered;
 mod packet;
+mod pairs;
 mod peer;
+mod retry;
 mod routes;
 mod task;
 
@@ -24,8 +29,6 @@ use super::ranks::Ranks;
 /// Messages that a rank relays, and that are relayed for it; when the group is dropped, as long as others need that
 pub(crate) struct Relays<D: Device> {
     shared: Shared<D>,
-    /// Whether the group has ended, so that other ranks need no more of this one than what it has sent
-    pub(crate) is_over: bool,
 }
 
 /// The same, as the links of the rank use it
@@ -47,7 +50,7 @@ impl<D: Device> Relays<D> {
     /// The relays of rank `own`, with the neighbours of each rank, for messages of up to `longest` bytes; the neighbours are added later
     pub(crate) fn new(own: usize, cabled: Arc<[Ranks]>, longest: usize) -> Self {
         let shared = Shared(Arc::new(Mutex::new(State::new(own, cabled, longest))));
-        Self { shared, is_over: false }
+        Self { shared }
     }
 
     /// Relays from now on
@@ -68,6 +71,6 @@ impl<D: Device> Relays<D> {
 
 impl<D: Device> Drop for Relays<D> {
     fn drop(&mut self) {
-        self.shared.lock().leave(self.is_over);
+        self.shared.lock().leave();
     }
 }

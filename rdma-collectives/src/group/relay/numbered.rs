@@ -13,17 +13,21 @@ pub(crate) enum Purpose {
     Credit,
     /// Why the group is over
     End,
+    /// Between two ranks that send and receive without the others, over any number of these; in no stream of a link
+    Pair,
 }
 
 impl Purpose {
-    pub(crate) const ALL: [Self; 3] = [Self::Data, Self::Credit, Self::End];
+    pub(crate) const ALL: [Self; 4] = [Self::Data, Self::Credit, Self::End, Self::Pair];
+    /// Those of the streams of a link
+    pub(crate) const OF_LINK: [Self; 3] = [Self::Data, Self::Credit, Self::End];
 
     /// Where a message has its number; those of ends have none, and may come twice
     fn at(self) -> Option<usize> {
         match self {
             Self::Data => Some(Header::NUMBER),
             Self::Credit => Some(Credit::NUMBER),
-            Self::End => None,
+            Self::End | Self::Pair => None,
         }
     }
 
@@ -192,6 +196,16 @@ impl Numbered {
         self.next_in
     }
 
+    /// Before which number the application has all messages
+    pub(crate) fn taken(&self) -> u32 {
+        self.next_in.wrapping_sub(self.arrived.len() as u32)
+    }
+
+    /// The message that [`pop`](Self::pop) would return
+    pub(crate) fn front(&self) -> Option<&[u8]> {
+        self.arrived.front().map(|message| &**message)
+    }
+
     /// Whether the application has all messages before number `next`
     pub(crate) fn is_read_until(&self, next: u32) -> bool {
         self.next_in == next && self.arrived.is_empty()
@@ -211,7 +225,7 @@ impl Numbered {
 }
 
 /// Whether message `one` precedes message `other`; numbers wrap
-fn precedes(one: u32, other: u32) -> bool {
+pub(crate) fn precedes(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }
 

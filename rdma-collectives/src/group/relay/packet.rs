@@ -31,8 +31,11 @@ impl Packet<'_> {
     pub(crate) fn encode(&self) -> Box<[u8]> {
         let mut bytes = vec![0; Self::HEADER];
         let (kind, [from, to], purpose, words, rest) = match *self {
-            Packet::Reach { rank, reach: Reach { version, ref neighbours, has_left } } => {
-                neighbours.encode(&mut bytes);
+            Packet::Reach {
+                rank,
+                reach: Reach { version, ref neighbours, ref lost, ref left, has_left },
+            } => {
+                [neighbours, lost, left].into_iter().for_each(|ranks| ranks.encode(&mut bytes));
                 (0, [rank, usize::from(has_left)], 0, [version, 0, 0], &[][..])
             }
             Packet::Part { way, purpose, part: Part { number, offset, total, bytes } } => {
@@ -61,8 +64,12 @@ impl Packet<'_> {
         Some(match (header[0], words) {
             (0, [version, ..]) => {
                 let mut rest = bytes;
-                let neighbours = Ranks::decode(&mut rest).filter(|_| rest.is_empty())?;
-                let reach = Reach { version, neighbours, has_left: way.to != 0 };
+                let mut ranks = || Ranks::decode(&mut rest);
+                let [neighbours, lost, left] = [ranks()?, ranks()?, ranks()?];
+                let reach = Reach { version, neighbours, lost, left, has_left: way.to != 0 };
+                if !rest.is_empty() {
+                    return None;
+                }
                 Packet::Reach { rank: way.from, reach }
             }
             (1, [number, offset, total]) => {
@@ -117,12 +124,13 @@ mod tests {
         #[test]
         fn packets_survive_the_way(
             ranks in [0..MAX_HOSTS, 0..MAX_HOSTS], [number, offset, total] in any::<[u32; 3]>(),
-            neighbours in prop::collection::vec(0..MAX_HOSTS, 0..80),
-            has_left in any::<bool>(), bytes in prop::collection::vec(any::<u8>(), 0..40), purpose in 0..3_usize,
+            sets in prop::array::uniform3(prop::collection::vec(0..MAX_HOSTS, 0..80)),
+            has_left in any::<bool>(), bytes in prop::collection::vec(any::<u8>(), 0..40), purpose in 0..4_usize,
         ) {
             let (way, purpose) = (Endpoints { from: ranks[0], to: ranks[1] }, Purpose::ALL[purpose]);
             let part = Part { number, offset: offset as usize, total: total as usize, bytes: &bytes };
-            let reach = Reach { version: number, neighbours: neighbours.into_iter().collect(), has_left };
+            let [neighbours, lost, left] = sets.map(|ranks| ranks.into_iter().collect());
+            let reach = Reach { version: number, neighbours, lost, left, has_left };
             for packet in [
                 Packet::Reach { rank: ranks[0], reach },
                 Packet::Part { way, purpose, part },

@@ -30,6 +30,8 @@ pub(crate) struct Peer<D: Device> {
     is_detoured: bool,
     /// Whether the group of the neighbour is over, or its process, and not only the cables to it
     pub(super) has_closed: bool,
+    /// Whether the neighbour has ended its stream of what is relayed, and not its session
+    pub(super) has_left: bool,
     /// Since when no other rank has reached it
     pub(super) no_way_since: Option<Time>,
     /// Carries what is relayed
@@ -78,6 +80,7 @@ impl<D: Device> Peer<D> {
             numbered: Default::default(),
             is_detoured: false,
             has_closed: false,
+            has_left: false,
             no_way_since: None,
             recv: Some(relay.recv()),
             relay,
@@ -149,7 +152,7 @@ impl<D: Device> Peer<D> {
         self.is_detoured = true;
         let Some(streams) = &self.streams else { return };
         let data = self.numbered[Purpose::Data as usize].next_out();
-        for (purpose, stream) in Purpose::ALL.into_iter().zip(streams) {
+        for (purpose, stream) in Purpose::OF_LINK.into_iter().zip(streams) {
             let numbered = &mut self.numbered[purpose as usize];
             let mut undelivered = stream.undelivered();
             // That the rank leaves is what it says last.
@@ -199,6 +202,7 @@ impl<D: Device> Peer<D> {
         let Poll::Ready(received) = Pin::new(recv).poll(cx) else { return Poll::Pending };
         // Only the cables to a neighbour may be lost, and others reach it.
         let may_live = self.is_detoured() && received.as_ref().err().is_some_and(is_silence);
+        self.has_left = matches!(received, Ok(None));
         let message = received.ok().flatten();
         if message.is_none() {
             self.recv = None;
@@ -209,6 +213,11 @@ impl<D: Device> Peer<D> {
             }
         }
         Poll::Ready(message)
+    }
+
+    /// Whether all packets are sent that the neighbour can get
+    pub(super) fn is_flushed(&self) -> bool {
+        !self.is_reached() || self.queue.is_empty() && self.send.is_none()
     }
 
     /// Queues a packet, unless it is queued already because its sender has sent it again

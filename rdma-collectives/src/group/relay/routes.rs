@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::super::error::GroupError;
 use super::super::ranks::Ranks;
 
 /// A statement of a rank on itself; a later version replaces an earlier one
@@ -11,6 +12,10 @@ pub(crate) struct Reach {
     pub(crate) version: u32,
     /// The neighbours to which a path carries data
     pub(crate) neighbours: Ranks,
+    /// The neighbours the session with which is over
+    pub(crate) lost: Ranks,
+    /// The neighbours that have left the group
+    pub(crate) left: Ranks,
     /// Whether the rank has left the group, and goes on only for the others
     pub(crate) has_left: bool,
 }
@@ -30,7 +35,8 @@ pub(crate) struct Routes {
 impl Routes {
     /// Of rank `own`, while all cables work
     pub(crate) fn new(own: usize, cabled: Arc<[Ranks]>) -> Self {
-        let reach = Reach { version: 0, neighbours: cabled[own].clone(), has_left: false };
+        let (lost, left) = Default::default();
+        let reach = Reach { version: 0, neighbours: cabled[own].clone(), lost, left, has_left: false };
         Self { own, reaches: BTreeMap::from([(own, reach)]), cabled, closed: Ranks::default() }
     }
 
@@ -68,6 +74,13 @@ impl Routes {
     pub(crate) fn close(&mut self, neighbour: usize) {
         self.closed.insert(neighbour);
         self.set_reached(neighbour, false);
+    }
+
+    /// Notes that nothing comes any more from a neighbour, which has left or is lost
+    pub(crate) fn note_over(&mut self, neighbour: usize, has_left: bool) {
+        let reach = self.own_reach();
+        let ranks = if has_left { &mut reach.left } else { &mut reach.lost };
+        reach.version += u32::from(ranks.insert(neighbour));
     }
 
     /// Notes that this rank has left the group
@@ -110,8 +123,11 @@ impl Routes {
 
     /// The neighbours over which the shortest ways to rank `to` go
     pub(crate) fn next_hops(&self, to: usize) -> Vec<usize> {
-        let distances = self.distances(to);
         let neighbours = || self.mutual_neighbours(self.own);
+        if neighbours().any(|neighbour| neighbour == to) {
+            return vec![to];
+        }
+        let distances = self.distances(to);
         let shortest = neighbours().filter_map(|neighbour| distances[neighbour]).min();
         neighbours().filter(|neighbour| shortest.is_some() && distances[*neighbour] == shortest).collect()
     }
@@ -121,21 +137,51 @@ impl Routes {
         self.neighbours(rank).iter().filter(move |other| self.neighbours(*other).contains(rank))
     }
 
+    /// Why no way will lead to a rank again, as far as this one knows
+    pub(crate) fn end_of(&self, rank: usize) -> Option<GroupError> {
+        // Most of the time there is nothing to look for.
+        let is_over = |reach: &Reach| reach.lost.len() + reach.left.len() > 0;
+        if !self.reaches.values().any(is_over) {
+            return None;
+        }
+        let is_over = |one: usize, other: usize| {
+            let reach = self.reaches.get(&one);
+            reach.is_some_and(|reach| reach.lost.contains(other) || reach.left.contains(other))
+        };
+        let remaining = |rank: usize| {
+            self.cabled[rank].iter().filter(move |other| !is_over(rank, *other) && !is_over(*other, rank))
+        };
+        if distances(self.own, self.ranks(), remaining)[rank].is_some() {
+            return None;
+        }
+        let has_left = self.reaches.get(&rank).is_some_and(|reach| reach.has_left)
+            || self.reaches.values().any(|reach| reach.left.contains(rank));
+        Some(if has_left { GroupError::Left { rank } } else { GroupError::Lost { rank, reason: None } })
+    }
+
     /// How many cables lead to each rank, if any do
     fn distances(&self, from: usize) -> Vec<Option<usize>> {
-        let mut distances = vec![None; self.cabled.len()];
-        distances[from] = Some(0);
-        let mut queue = VecDeque::from([(from, 0)]);
-        while let Some((rank, distance)) = queue.pop_front() {
-            for neighbour in self.mutual_neighbours(rank) {
-                if distances[neighbour].is_none() {
-                    distances[neighbour] = Some(distance + 1);
-                    queue.push_back((neighbour, distance + 1));
-                }
+        distances(from, self.ranks(), |rank| self.mutual_neighbours(rank))
+    }
+}
+
+/// How many steps lead from one rank to each of `ranks`
+fn distances<I>(from: usize, ranks: usize, neighbours: impl Fn(usize) -> I) -> Vec<Option<usize>>
+where
+    I: Iterator<Item = usize>,
+{
+    let mut distances = vec![None; ranks];
+    distances[from] = Some(0);
+    let mut queue = VecDeque::from([(from, 0)]);
+    while let Some((rank, distance)) = queue.pop_front() {
+        for neighbour in neighbours(rank) {
+            if distances[neighbour].is_none() {
+                distances[neighbour] = Some(distance + 1);
+                queue.push_back((neighbour, distance + 1));
             }
         }
-        distances
     }
+    distances
 }
 
 #[cfg(test)]
@@ -154,7 +200,7 @@ mod tests {
     fn without(neighbours: &Ranks, rank: usize, version: u32) -> Reach {
         let mut neighbours = neighbours.clone();
         neighbours.remove(rank);
-        Reach { version, neighbours, has_left: false }
+        Reach { version, neighbours, lost: set([]), left: set([]), has_left: false }
     }
 
     /// Catches a way over a cable that is out, one that is longer than needed, and news that is older than what is known.
@@ -188,7 +234,13 @@ mod tests {
     #[test]
     fn ranks_go_when_all_that_they_reach_have_left() {
         let mut routes = routes_over(&Cabling::line(3, 1));
-        let left = |neighbours: Ranks| Reach { version: 1, neighbours, has_left: true };
+        let left = |neighbours: Ranks| Reach {
+            version: 1,
+            neighbours,
+            lost: set([]),
+            left: set([]),
+            has_left: true,
+        };
         routes.leave();
         assert!(!routes.have_all_left());
         assert!(routes.update(1, left(set([0, 2]))) && !routes.have_all_left());

@@ -7,16 +7,15 @@ use std::time::Duration;
 
 use rdma_async::{Device, MAX_EAGER, Runtime, Time, Timer};
 
+use super::super::error::GroupError;
 use super::super::ranks::Ranks;
 use super::numbered::{Part, Purpose};
 use super::packet::{Endpoints, Packet};
+use super::pairs::Pairs;
 use super::peer::Peer;
+use super::retry::{LAST_RETRY, Retry};
 use super::routes::Routes;
 
-/// After so long without a confirmation, what neighbours may not have is sent again, and later after twice as long each time: a rank on the way may
-/// have dropped it, because it did not know of a way then.
-const FIRST_RETRY: Duration = Duration::from_millis(20);
-const LAST_RETRY: Duration = Duration::from_secs(1);
 /// After so long a rank that leaves looks whether its neighbours have all messages, and later after twice as long each time.
 const FIRST_LOOK: Duration = Duration::from_micros(50);
 /// A neighbour whose session is over counts as lost once no other rank has reached that neighbour for so long. Shorter gaps are cables of the way
@@ -27,18 +26,20 @@ const MAX_ROUNDS: usize = 16;
 
 /// A rank and its neighbours
 pub(crate) struct State<D: Device> {
-    own: usize,
-    routes: Routes,
+    pub(super) own: usize,
+    pub(super) routes: Routes,
     /// Empty once the rank relays no more
-    peers: Vec<Peer<D>>,
+    pub(super) peers: Vec<Peer<D>>,
+    pub(super) pairs: Pairs,
     /// The most bytes of a packet
-    packet: usize,
+    pub(super) packet: usize,
     /// The most bytes of a message
     longest: usize,
     leaving: Option<Leaving>,
-    /// When to send again what neighbours may not have
-    retry_at: Option<Time>,
-    retry_after: Duration,
+    /// The version of what this rank has said of itself last
+    announced: u32,
+    /// Of what neighbours may not have
+    retry: Retry,
     /// Wakes the task, and when
     timer: Option<(Time, Pin<Box<dyn Timer>>)>,
     task: Option<Waker>,
@@ -62,11 +63,12 @@ impl<D: Device> State<D> {
             own,
             routes: Routes::new(own, cabled),
             peers: Vec::new(),
+            pairs: Pairs::default(),
             packet: packet_bytes(longest),
             longest,
             leaving: None,
-            retry_at: None,
-            retry_after: FIRST_RETRY,
+            announced: 0,
+            retry: Retry::NEW,
             timer: None,
             task: None,
             operation: None,
@@ -142,8 +144,9 @@ impl<D: Device> State<D> {
     /// have left, too
     ///
     /// A cable may also be pulled just then.
-    pub(super) fn leave(&mut self, is_over: bool) {
-        let needs_others = !is_over && self.routes.has_outage();
+    pub(super) fn leave(&mut self) {
+        let needs_others = !self.pairs.is_over() && self.routes.has_outage();
+        self.end_pairs(&GroupError::Left { rank: self.own });
         self.leaving = Some(Leaving { needs_others, look_at: Time::ZERO, look_after: FIRST_LOOK });
         self.operation = None;
         if self.may_end() {
@@ -158,7 +161,9 @@ impl<D: Device> State<D> {
     fn may_end(&mut self) -> bool {
         let Some(Leaving { needs_others, .. }) = self.leaving else { return false };
         self.peers.iter_mut().for_each(Peer::end_streams);
-        (!needs_others || self.routes.have_all_left()) && self.peers.iter().all(|peer| self.is_done(peer))
+        (!needs_others || self.routes.have_all_left())
+            && self.peers.iter().all(|peer| self.is_done(peer))
+            && self.are_pairs_done()
     }
 
     /// Whether a neighbour has all messages, or will not get any more, or needs none
@@ -167,11 +172,11 @@ impl<D: Device> State<D> {
         self.routes.has_left(peer.rank) || is_unreachable || peer.has_ended()
     }
 
-    fn wake(&mut self) {
+    pub(super) fn wake(&mut self) {
         self.task.take().into_iter().for_each(Waker::wake);
     }
 
-    fn wake_operation(&mut self) {
+    pub(super) fn wake_operation(&mut self) {
         self.operation.take().into_iter().for_each(Waker::wake);
     }
 
@@ -204,6 +209,14 @@ impl<D: Device> State<D> {
     fn announce_reach(&mut self) {
         let packet = Packet::Reach { rank: self.own, reach: self.routes.reach().clone() }.encode();
         self.peers.iter_mut().for_each(|peer| peer.push(packet.clone()));
+        self.announced = self.routes.reach().version;
+    }
+
+    /// Tells all neighbours what has not been announced because no rank needed to know
+    fn announce_rest(&mut self) {
+        if self.announced != self.routes.reach().version {
+            self.announce_reach();
+        }
     }
 
     /// Tells the neighbours that this rank or one of them has left; while all cables work, no rank needs to know
@@ -239,20 +252,25 @@ impl<D: Device> State<D> {
         let mut all = Vec::new();
         for peer in &self.peers {
             let way = Endpoints { from: own, to: peer.rank };
-            for purpose in Purpose::ALL {
+            for purpose in Purpose::OF_LINK {
                 for (number, message) in peer.numbered[purpose as usize].unconfirmed() {
                     let packets = packets(message, number, self.packet, way, purpose);
                     all.extend(packets.into_iter().map(|packet| (packet, way.to, number)));
                 }
             }
         }
+        for (to, number, message) in self.pairs.unconfirmed() {
+            let packets = packets(message, number, self.packet, Endpoints { from: own, to }, Purpose::Pair);
+            all.extend(packets.into_iter().map(|packet| (packet, to, number)));
+        }
         all.into_iter().for_each(|(packet, to, number)| self.route(packet, to, number));
+        self.probe_pair();
     }
 
     /// Queues a packet of message `number` for the next rank on its way; drops it if there is none, and its sender sends it again later
     ///
     /// Messages take turns on ways of the same length, and all packets of a message take one.
-    fn route(&mut self, packet: Box<[u8]>, to: usize, number: u32) {
+    pub(super) fn route(&mut self, packet: Box<[u8]>, to: usize, number: u32) {
         let hops = self.routes.next_hops(to);
         if let Some(hop) = hops.get(number as usize % hops.len().max(1))
             && let Some(peer) = self.peer(*hop)
@@ -265,10 +283,15 @@ impl<D: Device> State<D> {
     fn receive(&mut self, at: usize, cx: &mut Context<'_>) -> bool {
         let Poll::Ready(message) = self.peers[at].poll_message(cx) else { return false };
         let Some(message) = message else {
-            if self.peers[at].has_closed {
-                self.routes.close(self.peers[at].rank);
+            let Peer { rank, has_closed, has_left, .. } = self.peers[at];
+            if has_closed {
+                self.routes.close(rank);
             }
-            self.announce_leave();
+            self.routes.note_over(rank, has_left);
+            match has_left {
+                true => self.announce_leave(),
+                false => self.announce_reach(),
+            }
             self.find_ways();
             return true;
         };
@@ -283,9 +306,12 @@ impl<D: Device> State<D> {
                 self.find_ways();
             }
             Some(
-                Packet::Part { way, part: Part { number, .. }, .. }
-                | Packet::Confirmation { way, next: number, .. },
+                Packet::Part { way, purpose, part: Part { number, .. } }
+                | Packet::Confirmation { way, purpose, next: number },
             ) if way.to != self.own => {
+                if purpose == Purpose::Pair && self.routes.end_of(way.to).is_some() {
+                    self.announce_rest();
+                }
                 let mut packet = Box::from(&*message);
                 // Ranks that know different cables may pass a packet on in a circle.
                 if usize::from(Packet::count_hop(&mut packet)) <= self.routes.ranks() {
@@ -305,6 +331,9 @@ impl<D: Device> State<D> {
         if part.total > self.longest {
             return;
         }
+        if purpose == Purpose::Pair {
+            return self.on_pair_part(from, part);
+        }
         let way = Endpoints { from: self.own, to: from };
         let Some(peer) = self.peer(from) else { return };
         let messages = peer.messages(purpose);
@@ -316,10 +345,13 @@ impl<D: Device> State<D> {
     }
 
     fn on_confirmation(&mut self, from: usize, purpose: Purpose, next: u32) {
+        if purpose == Purpose::Pair {
+            return self.on_pair_confirmation(from, next);
+        }
         let Some(peer) = self.peer(from) else { return };
         if peer.messages(purpose).confirm(next) {
             peer.end_detour();
-            (self.retry_at, self.retry_after) = (None, FIRST_RETRY);
+            self.retry = Retry::NEW;
             self.wake_operation();
         }
     }
@@ -328,13 +360,9 @@ impl<D: Device> State<D> {
     fn is_late(&mut self, now: Time) -> bool {
         let is_awaited =
             self.peers.iter().any(|peer| peer.unconfirmed_bytes() > 0 && peer.no_way_since.is_none());
-        let retry_at = is_awaited.then(|| self.retry_at.unwrap_or(now + self.retry_after));
-        let is_late = retry_at.is_some_and(|at| at <= now);
-        self.retry_at = retry_at.filter(|_| !is_late);
-        if is_late {
-            self.retry_after = (2 * self.retry_after).min(LAST_RETRY);
-        }
-        is_late
+        let is_pair_awaited = self.pairs.is_awaited();
+        let is_pair_late = self.pairs.retry.is_late(is_pair_awaited, now);
+        self.retry.is_late(is_awaited, now) || is_pair_late
     }
 
     /// Wakes the task when time changes something; returns whether it has
@@ -348,7 +376,8 @@ impl<D: Device> State<D> {
         let missed = self.peers.iter().filter(|peer| peer.is_detoured());
         let missed = missed.filter_map(|peer| Some(peer.no_way_since? + PATIENCE)).filter(|at| *at > now);
         let look_at = self.leaving.as_mut().map(|leaving| leaving.look_at(now));
-        let Some(next) = missed.chain(self.retry_at).chain(look_at).min() else {
+        let retries = self.retry.at.into_iter().chain(self.pairs.retry.at);
+        let Some(next) = missed.chain(retries).chain(look_at).min() else {
             self.timer = None;
             return has_expired;
         };
@@ -377,7 +406,13 @@ pub(crate) fn packet_bytes(longest: usize) -> usize {
 }
 
 /// A message in parts
-fn packets(message: &[u8], number: u32, most: usize, way: Endpoints, purpose: Purpose) -> Vec<Box<[u8]>> {
+pub(super) fn packets(
+    message: &[u8],
+    number: u32,
+    most: usize,
+    way: Endpoints,
+    purpose: Purpose,
+) -> Vec<Box<[u8]>> {
     let len = most - Packet::HEADER;
     let parts = message.chunks(len).enumerate();
     let part = |(at, bytes)| Part { number, offset: at * len, total: message.len(), bytes };
