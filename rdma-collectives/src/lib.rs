@@ -69,7 +69,7 @@ pub use group::{
 pub use large::MAX_EXACT_HOSTS;
 pub use parse::ParsePlanError;
 pub use paths::{gather, scatter};
-pub use plan::{Certificate, Operation, Plan, PlanError, Price};
+pub use plan::{Certificate, Operation, Plan, PlanError, PlanFile, Price};
 pub use planner::{bound, plan};
 pub use predict::{Algorithm, AllReducePlans, Costs, Prediction, flood};
 pub use ratio::{Ratio, RatioError};

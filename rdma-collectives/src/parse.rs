@@ -1,8 +1,12 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
+use crate::plan::PlanFile;
 use crate::text::{HEADER, word};
-use crate::{Certificate, Fingerprint, MAX_HOSTS, Operation, Plan, Price, Ratio, Tree};
+use crate::{
+    Cable, Cabling, Certificate, Fingerprint, MAX_CABLES, MAX_HOSTS, MAX_RATE, Operation, Plan, Price, Ratio,
+    Tree,
+};
 
 /// A text that is not a plan, with the place of the first mistake
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -25,24 +29,36 @@ impl FromStr for Plan {
     ///
     /// What the plan claims may still be wrong: [`verify`](crate::verify()) checks that.
     fn from_str(text: &str) -> Result<Self, ParsePlanError> {
+        text.parse().map(|PlanFile { plan, .. }| plan)
+    }
+}
+
+impl FromStr for PlanFile {
+    type Err = ParsePlanError;
+
+    /// Reads a plan with or without the cables, as the [`Display`](std::fmt::Display) of both writes it
+    ///
+    /// Whether the plan is for these cables, and what it claims, [`verify`](crate::verify()) checks.
+    fn from_str(text: &str) -> Result<Self, ParsePlanError> {
         let mut lines = Lines::new(text);
         let mut line = lines.next(HEADER[0])?;
         line.word(HEADER[1])?;
         line.end()?;
 
         let mut line = lines.next("cabling")?;
-        let cabling = line.parse("a fingerprint of 16 hexadecimal digits", |cell| {
+        let fingerprint = line.parse("a fingerprint of 16 hexadecimal digits", |cell| {
             let digits = cell.len() == 16 && cell.bytes().all(|byte| byte.is_ascii_hexdigit());
             digits.then(|| u64::from_str_radix(cell, 16).ok()).flatten()
         })?;
         line.end()?;
 
         let mut line = lines.next("hosts")?;
-        let mut hosts = Hosts::default();
+        let mut hosts = Hosts { line: line.number, ..Hosts::default() };
         while hosts.names.is_empty() || !line.at_end() {
             line.parse("the name of one more host", |cell| hosts.add(cell))?;
         }
 
+        let cabling = cabling(&mut lines, &hosts)?;
         let operation = operation(lines.next("operation")?, &hosts)?;
         let mut ratio = |keyword| {
             let mut line = lines.next(keyword)?;
@@ -63,8 +79,42 @@ impl FromStr for Plan {
             trees.push(Tree { share, root, arcs });
         }
         let hosts = hosts.names;
-        Ok(Self { operation, cabling: Fingerprint(cabling), hosts, time, bound, certificate, trees })
+        let fingerprint = Fingerprint(fingerprint);
+        let plan = Plan { operation, cabling: fingerprint, hosts, time, bound, certificate, trees };
+        Ok(Self { cabling, plan })
     }
+}
+
+/// The hosts with the cables of the lines that follow, if there are any
+fn cabling(lines: &mut Lines<'_>, hosts: &Hosts) -> Result<Option<Cabling>, ParsePlanError> {
+    let mut cables = Vec::new();
+    while lines.peek() == Some("cable") {
+        let mut line = lines.next("cable")?;
+        line.parse("the names of two hosts with > between", |cell| {
+            let ends = cell.split_once('>').filter(|(left, right)| left != right)?;
+            let [left, right] = [ends.0, ends.1].map(|end| hosts.indices.get(end).copied());
+            cables.push(Cable::new(left?, right?, 1));
+            (cables.len() <= MAX_CABLES).then_some(())
+        })?;
+        for direction in 0..2 {
+            let rate = line.parse("a rate in bytes per second, from 1 to 10^12", |cell| {
+                cell.parse().ok().filter(|rate| (1..=MAX_RATE).contains(rate))
+            })?;
+            cables.last_mut().into_iter().for_each(|cable| cable.rates[direction] = rate);
+        }
+        line.end()?;
+    }
+    if cables.is_empty() {
+        return Ok(None);
+    }
+    let cabling = Cabling::new(hosts.names.iter().cloned(), cables);
+    // Names of hosts are all that a plan alone may have and a cabling not.
+    cabling.map(Some).map_err(|error| ParsePlanError {
+        line: hosts.line,
+        cell: 1,
+        found: error.to_string(),
+        expected: "the hosts of a cabling",
+    })
 }
 
 fn operation(mut line: Line<'_>, hosts: &Hosts) -> Result<Operation, ParsePlanError> {
@@ -145,6 +195,8 @@ fn certificate(mut line: Line<'_>, hosts: &Hosts) -> Result<Certificate, ParsePl
 struct Hosts {
     names: Vec<String>,
     indices: BTreeMap<String, usize>,
+    /// The line that names them
+    line: usize,
 }
 
 impl Hosts {
@@ -172,6 +224,11 @@ impl<'a> Lines<'a> {
 
     fn at_end(&self) -> bool {
         self.next == self.lines.len()
+    }
+
+    /// The first cell of the next line
+    fn peek(&self) -> Option<&'a str> {
+        self.lines.get(self.next)?.1.split_whitespace().next()
     }
 
     /// The next line, which begins with this keyword

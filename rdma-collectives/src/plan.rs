@@ -64,6 +64,25 @@ pub enum Operation {
     },
 }
 
+/// A plan, and the cabling that it is for: all that [`verify`](crate::verify()) needs
+///
+/// ```
+/// use rdma_collectives::{Cabling, PlanFile, all_reduce, verify};
+///
+/// let cabling = Cabling::ring(4, 9_200_000_000);
+/// let file = PlanFile { plan: all_reduce(&cabling)?, cabling: Some(cabling) };
+/// let read: PlanFile = file.to_string().parse()?;
+/// assert!(verify(&read.cabling.expect("it was written"), &read.plan)?.to_f64() == 1.0);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct PlanFile {
+    /// The cabling, without latencies, which no plan depends on; `None` if the file has no cables
+    pub cabling: Option<Cabling>,
+    /// The plan
+    pub plan: Plan,
+}
+
 /// Why no plan can be faster
 ///
 /// `BOUNDS.md` of the package derives the bounds.

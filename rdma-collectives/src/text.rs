@@ -1,6 +1,7 @@
 use std::fmt;
 
-use crate::{Certificate, Operation, Plan, Price};
+use crate::plan::PlanFile;
+use crate::{Cable, Certificate, Operation, Plan, Price};
 
 /// What the first line of a plan says: the format and its version.
 pub(crate) const HEADER: [&str; 2] = ["rdma-plan", "1"];
@@ -24,12 +25,29 @@ pub(crate) mod word {
 /// Lines that begin with `#` are for readers, and are skipped.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, &[])
+    }
+}
+
+/// A plan as a file, with a line for each cable behind that of the hosts: its ends as `a>b`, and bytes per second there and back
+impl fmt::Display for PlanFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cables = self.cabling.as_ref().map_or(&[][..], crate::Cabling::cables);
+        self.plan.write(f, cables)
+    }
+}
+
+impl Plan {
+    fn write(&self, f: &mut fmt::Formatter<'_>, cables: &[Cable]) -> fmt::Result {
         // A plan may be wrong, and can be printed then, too.
         let name = |host: usize| self.hosts.get(host).map_or("?", String::as_str);
         let row = |amounts: &[u64]| amounts.iter().map(|amount| format!(" {amount}")).collect::<String>();
         writeln!(f, "{} {}", HEADER[0], HEADER[1])?;
         writeln!(f, "cabling {}", self.cabling)?;
         writeln!(f, "hosts {}", self.hosts.join(" "))?;
+        for &Cable { ends: [left, right], rates: [there, back], .. } in cables {
+            writeln!(f, "cable {}>{} {there} {back}", name(left), name(right))?;
+        }
         match &self.operation {
             Operation::AllGather { amounts } => writeln!(f, "operation {}{}", word::ALL_GATHER, row(amounts)),
             Operation::AllReduce => writeln!(f, "operation {}", word::ALL_REDUCE),

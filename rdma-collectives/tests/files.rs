@@ -5,8 +5,8 @@ mod common;
 use common::{Numbers, random_cabling};
 use proptest::prelude::*;
 use rdma_collectives::{
-    Cabling, Certificate, ParsePlanError, Plan, PlanError, Ratio, VerifyError, all_gather, all_reduce,
-    broadcast, gather, reduce, reduce_scatter, scatter, verify,
+    Cable, Cabling, Certificate, ParsePlanError, Plan, PlanError, PlanFile, Ratio, VerifyError, all_gather,
+    all_reduce, broadcast, gather, reduce, reduce_scatter, scatter, verify,
 };
 
 fn plans(cabling: &Cabling) -> Vec<Plan> {
@@ -52,6 +52,48 @@ fn plans_that_are_written_and_read_are_the_same() {
             assert_eq!(verify(&cabling, &text.parse().unwrap()), Ok(Ratio::ONE), "{text}");
         }
     }
+}
+
+/// Catches cables that are written without one of their rates, and a file whose plan is another one than without them.
+#[test]
+fn a_plan_with_its_cables_is_verified_alone() {
+    let cables =
+        [Cable::new(0, 1, 1000), Cable { rates: [700, 20], ..Cable::new(2, 1, 5) }, Cable::new(0, 2, 3)];
+    let cabling = Cabling::new(["a", "b", "c"], cables).unwrap();
+    let plan = all_reduce(&cabling).unwrap();
+    let text = PlanFile { plan: plan.clone(), cabling: Some(cabling.clone()) }.to_string();
+    assert!(
+        text.contains("\nhosts a b c\ncable a>b 1000 1000\ncable c>b 700 20\ncable a>c 3 3\noperation"),
+        "{text}"
+    );
+    assert_eq!(text.parse(), Ok(plan.clone()));
+    let verified = |text: &str| {
+        let PlanFile { plan, cabling } = text.parse().unwrap();
+        verify(&cabling.expect("it has cables"), &plan)
+    };
+    assert_eq!(verified(&text), verify(&cabling, &plan));
+    let error = verified(&text.replace("c>b 700 20", "c>b 700 21")).unwrap_err();
+    assert!(matches!(error, VerifyError::OtherCabling { .. }), "{error}");
+    assert!(plan.to_string().parse::<PlanFile>().unwrap().cabling.is_none());
+    for (from, to, message) in [
+        ("a>b 1000", "a>d 1000", "line 4, cell 2: \"a>d\" is not the names of two hosts with > between"),
+        ("a>b 1000", "a>a 1000", "line 4, cell 2: \"a>a\" is not the names of two hosts with > between"),
+        (
+            "700 20",
+            "700",
+            "line 5, cell 4: the end of the line is not a rate in bytes per second, from 1 to 10^12",
+        ),
+        ("700 20", "0 20", "line 5, cell 3: \"0\" is not a rate in bytes per second, from 1 to 10^12"),
+        ("700 20", "700 20 1", "line 5, cell 5: \"1\" is not the end of the line"),
+    ] {
+        let error = text.replacen(from, to, 1).parse::<PlanFile>().unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
+    let error = text.replace("hosts a b c", "hosts a b c d/e").parse::<PlanFile>().unwrap_err();
+    assert!(
+        error.to_string().starts_with("line 3, cell 1: ") && error.to_string().contains("d/e"),
+        "{error}"
+    );
 }
 
 #[test]

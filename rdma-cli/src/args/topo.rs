@@ -11,7 +11,9 @@ use super::operation::OperationName;
 pub(crate) enum TopoCommand {
     /// Verify a plan file, made by `topo plan --out` or by another program, and print how far it is from the bound
     #[command(
-        after_help = "Examples: tb5 topo plan ring:4 --out all-reduce.plan && tb5 topo check ring:4 all-reduce.plan.\n\n\
+        after_help = "A plan that topo plan has written is checked alone: it has the cables that it is for. With a cabling, it has to be for that one.\n\n\
+                      Examples: tb5 topo plan ring:4 --out all-reduce.plan && tb5 topo check all-reduce.plan; \
+                      tb5 topo check macs.toml all-reduce.plan.\n\n\
                       Exit codes: 0 the plan is right, 1 it is not, or is for another cabling, 2 usage."
     )]
     Check(TopoCheck),
@@ -64,9 +66,13 @@ pub(crate) struct Topology {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(allow_missing_positional = true)]
 pub(crate) struct TopoCheck {
-    #[command(flatten)]
-    pub(crate) topology: Topology,
+    #[arg(help = super::names::cabling(), value_name = "SHAPE|FILE")]
+    pub(crate) topology: Option<String>,
+    /// Number of hosts; by default that of the topology, or 2
+    #[arg(long, value_name = "N", value_parser = super::number::within(2..=64usize), allow_negative_numbers = true, requires = "topology")]
+    pub(crate) hosts: Option<usize>,
     /// The plan; `-` is standard input
     pub(crate) plan: PathBuf,
 }

@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
-use rdma_collectives::{ParsePlanError, Plan, verify};
+use rdma_collectives::{ParsePlanError, PlanFile, verify};
 use serde::Serialize;
 
-use super::cabling::{cabling, read};
+use super::cabling::cabling;
 use crate::args::TopoCheck;
-use crate::failure::shown;
+use crate::cabled_macs;
+use crate::failure::{at, shown};
 use crate::input::{read_named, require_one_standard};
 use crate::report::Output;
 
@@ -26,11 +27,20 @@ struct Checked {
 }
 
 pub(crate) fn run(args: &TopoCheck, output: Output) -> anyhow::Result<()> {
-    require_one_standard([Path::new(&args.topology.topology), &args.plan])?;
-    let topology = read(&args.topology)?;
-    let cabling = cabling(&args.topology.topology, &topology)?;
+    require_one_standard(args.topology.as_ref().map(Path::new).into_iter().chain([&*args.plan]))?;
+    let given = match &args.topology {
+        Some(name) => Some(cabling(name, &cabled_macs::read(name, args.hosts)?)?),
+        None => None,
+    };
     let name = shown(&args.plan);
-    let plan = read_named(&args.plan, MAX_LEN)?.parse::<Plan>().map_err(|error| unparsed(&name, &error))?;
+    let file =
+        read_named(&args.plan, MAX_LEN)?.parse::<PlanFile>().map_err(|error| unparsed(&name, &error))?;
+    let plan = file.plan;
+    let own = || {
+        let why = "has no cables, as a plan of another program may: write the cabling before it";
+        file.cabling.ok_or_else(|| anyhow!(at(&args.plan, why)))
+    };
+    let cabling = given.map_or_else(own, Ok)?;
     let factor = verify(&cabling, &plan).with_context(|| name.clone())?;
     let checked = Checked {
         hosts: cabling.hosts().len(),
@@ -48,7 +58,8 @@ pub(crate) fn run(args: &TopoCheck, output: Output) -> anyhow::Result<()> {
             checked.factor_above_bound
         )
     };
-    output.outcome(&checked, [("plan", name), ("verdict", verdict)])
+    let cabling = format!("{} hosts, {} cables", checked.hosts, checked.cables);
+    output.outcome(&checked, [("plan", name), ("cabling", cabling), ("verdict", verdict)])
 }
 
 /// The failure of a text that is no plan

@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use clap::ValueEnum as _;
 use rdma_collectives::{
-    Addition, Cabling, Certificate, Operation, Plan, PlanError, Price as CablePrice, Unplug, additions, plan,
-    unplugs, verify,
+    Addition, Cabling, Certificate, Operation, Plan, PlanError, PlanFile, Price as CablePrice, Unplug,
+    additions, plan, unplugs, verify,
 };
 use rdma_sim::LineRate;
 use rdma_sim::topology::Topology;
@@ -109,7 +109,7 @@ fn plan_cabling(name: &str, args: &TopoPlan, output: Output) -> Result<()> {
     // The verifier shares no code with the planner.
     verify(&cabling, &made).context("the planner has made a wrong plan; please report this")?;
     if let Some(path) = &args.out {
-        write_all(path, &made.to_string())?;
+        write_all(path, &PlanFile { plan: made.clone(), cabling: Some(cabling.clone()) }.to_string())?;
     }
     progress.finish_and_clear();
     let free = free_ports(&topology);

@@ -340,6 +340,33 @@ fn cables_are_found_in_the_reports_of_both_ends() {
     assert_failed(&missing, 1, &["nowhere.json: cannot be read"]);
 }
 
+/// Catches a plan that needs the cabling beside it, and one that is checked against other cables than it claims.
+#[test]
+fn a_plan_that_the_tool_has_written_is_checked_alone() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("plan");
+    assert!(tb5!("topo", "plan", "ring:4", "--out", &path).status.success());
+    let checked = stdout(&tb5!("topo", "check", &path));
+    assert!(checked.contains("4 hosts, 4 cables") && checked.contains("no plan is faster"), "{checked}");
+    assert_eq!(stdout(&tb5!("topo", "check", "ring:4", &path)), checked);
+    let report = json(&tb5!("topo", "check", &path, "--json"));
+    assert_eq!((&report["cables"], &report["optimal"]), (&4.into(), &true.into()));
+    let plan = fs::read_to_string(&path).unwrap();
+    let refused = |text: &str, why: &str| {
+        fs::write(&path, text).unwrap();
+        assert_failed(&tb5!("topo", "check", &path), 1, &[why]);
+    };
+    let without: String =
+        plan.lines().filter(|line| !line.starts_with("cable ")).map(|line| format!("{line}\n")).collect();
+    refused(&without, "plan: has no cables, as a plan of another program may: write the cabling before it");
+    refused(&plan.replace("cable a>b ", "cable a>c "), "the plan is for the cabling ");
+    refused(
+        &plan.replace("cable a>b ", "cable a>e "),
+        "plan:4: is not a plan: word 2 of the line is \"a>e\"",
+    );
+    assert_failed(&tb5!("topo", "check", "--hosts", "4", &path), 2, &["<SHAPE|FILE>"]);
+}
+
 /// Catches `-` that is taken for the name of a file.
 /// Regression: the tool read a hostfile or matrix without `.json` in its name as TOML, and the error for a plan with reordered hosts
 /// named two equal cablings.
