@@ -48,6 +48,8 @@ mod device_matrix;
 mod error;
 mod frame;
 mod histogram;
+#[cfg(feature = "matrix")]
+mod hostfile;
 mod invalid;
 #[cfg(feature = "matrix")]
 mod matrix_error;
@@ -70,6 +72,8 @@ pub use device_matrix::{DeviceMatrix, DeviceRow};
 pub use error::{Cause, Error, Resource, Verb};
 pub use frame::{FRAME, frames};
 pub use histogram::Histogram;
+#[cfg(feature = "matrix")]
+pub use hostfile::{Hostfile, HostfileEntry, HostfileError};
 pub use invalid::{Invalid, crosses_boundary};
 #[cfg(feature = "matrix")]
 pub use matrix_error::MatrixError;

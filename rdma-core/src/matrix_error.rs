@@ -61,6 +61,19 @@ pub enum MatrixError {
     },
 }
 
+impl MatrixError {
+    /// The row that is wrong, counted from zero, if the text has rows
+    pub fn row(&self) -> Option<usize> {
+        match *self {
+            Self::Diagonal { row, .. }
+            | Self::NotSquare { row, .. }
+            | Self::Repeated { row, .. }
+            | Self::Uneven { row, .. } => Some(row),
+            Self::Json { .. } => None,
+        }
+    }
+}
+
 /// Devices in an error message
 fn names(devices: &[String]) -> String {
     if devices.is_empty() { "none".to_owned() } else { devices.join(", ") }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rdma_async::ConnectError;
-use rdma_core::MatrixError;
+use rdma_core::{HostfileError, MatrixError};
 
 use crate::CablingError;
 
@@ -12,6 +12,15 @@ use crate::CablingError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
+    /// The first host of a hostfile has no address at which the others find rank 0
+    #[error("line {line}: {host} has no address in `ips`, at which the other ranks find rank 0")]
+    Address {
+        /// The line of the host, counted from one
+        line: usize,
+        /// Its name
+        host: String,
+    },
+
     /// The hosts of the matrix are no cabling
     #[error(transparent)]
     Cabling(#[from] CablingError),
@@ -58,6 +67,10 @@ pub enum LaunchError {
         #[source]
         reason: io::Error,
     },
+
+    /// The hostfile has no device matrix
+    #[error(transparent)]
+    Hostfile(#[from] HostfileError),
 
     /// The system has no port at which this rank could listen for its neighbours
     #[error("no port to listen for neighbours: {reason}")]

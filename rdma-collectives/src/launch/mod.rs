@@ -29,6 +29,7 @@ mod wire;
 
 use std::env;
 use std::error::Error;
+use std::net::IpAddr;
 use std::num::NonZeroU128;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,7 +37,7 @@ use std::time::Duration;
 use rdma_async::{Device, LinkId, Node, NodeBuilder, NodeOptions};
 
 pub use self::error::LaunchError;
-pub use rdma_core::{DeviceMatrix, MatrixError};
+pub use rdma_core::{DeviceMatrix, Hostfile, HostfileError, MatrixError};
 
 use crate::cabling::hash;
 use crate::{Cable, Cabling};
@@ -65,6 +66,8 @@ const RANK: [&str; 2] = ["JACCL_RANK", "MLX_RANK"];
 const DEVICES: [&str; 2] = ["JACCL_IBV_DEVICES", "MLX_IBV_DEVICES"];
 const COORDINATOR: [&str; 2] = ["JACCL_COORDINATOR", "MLX_JACCL_COORDINATOR"];
 
+/// Where `mlx.launch` lets rank 0 listen, unless it is told another port
+const PORT: u16 = 32323;
 /// Payload of a Thunderbolt 5 cable in one direction, in bytes per second; a matrix has no rates
 const RATE: u64 = 9_200_000_000;
 /// Launchers start ranks over ssh, one after the other
@@ -98,6 +101,42 @@ impl Launch {
             Err(reason) => return Err(LaunchError::File { path, reason }),
         };
         Self::new(rank, matrix, text(COORDINATOR)?)
+    }
+
+    /// A rank of the hosts of a hostfile, for programs that were started by other means than a launcher
+    ///
+    /// The ranks register where those of `mlx.launch` do: at the first address of the first host, port 32323. For another address give
+    /// [`new`](Self::new) the [matrix](Hostfile::matrix) of the file. All ranks have to read the same file.
+    ///
+    /// ```
+    /// use rdma_collectives::launch::Launch;
+    ///
+    /// let hostfile = r#"[
+    ///     {"ssh": "studio", "ips": ["192.168.1.10"], "rdma": [null, "rdma_en2"]},
+    ///     {"ssh": "mini", "ips": ["192.168.1.11"], "rdma": ["rdma_en3", null]}
+    /// ]"#;
+    /// let launch = Launch::from_hostfile(1, &hostfile.parse()?)?;
+    /// assert_eq!((launch.rank(), launch.size()), (1, 2));
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`LaunchError::Hostfile`] with the line and the cell if the rows of the hosts are no matrix, [`LaunchError::Address`] if the first host has no
+    /// address, and those of [`new`](Self::new).
+    pub fn from_hostfile(rank: usize, hostfile: &Hostfile) -> Result<Self, LaunchError> {
+        let matrix = hostfile.matrix()?;
+        let Some(first) = hostfile.hosts().first() else {
+            return Err(LaunchError::Rank { rank, hosts: 0 });
+        };
+        let Some(address) = first.addresses.first() else {
+            return Err(LaunchError::Address { line: first.line, host: first.name.clone() });
+        };
+        let coordinator = match address.parse() {
+            Ok(IpAddr::V6(address)) => format!("[{address}]:{PORT}"),
+            _ => format!("{address}:{PORT}"),
+        };
+        Self::new(rank, matrix, coordinator)
     }
 
     /// A rank of the hosts of `matrix`, which register at `coordinator`, the address of rank 0: `HOST:PORT`

@@ -324,3 +324,37 @@ fn errors_of_the_environment_name_the_variable_and_the_cell() {
         assert_eq!(launch(variables, matrix).unwrap_err(), message);
     }
 }
+
+/// Catches addresses of another host or without their port, and errors without the line and the cell.
+#[test]
+fn a_hostfile_has_the_matrix_and_the_address_of_rank_0() {
+    let launch = |rank, text: &str| Launch::from_hostfile(rank, &text.parse().unwrap());
+    let text = |ips: &str| {
+        format!(
+            "{{\"backend\": \"jaccl\", \"hosts\": [\n{{\"ssh\": \"a\", {ips} \"rdma\": [null, \"rdma_en2\"]}},\n\
+             {{\"ssh\": \"b\", \"ips\": [\"10.0.0.2\"], \"rdma\": [\"rdma_en3\", null]}}]}}"
+        )
+    };
+    let matrix = r#"[[null, "rdma_en2"], ["rdma_en3", null]]"#.parse().unwrap();
+    for (ips, coordinator) in [
+        (r#"["10.0.0.1", "10.0.1.1"]"#, "10.0.0.1:32323"),
+        (r#"["fe80::1"]"#, "[fe80::1]:32323"),
+        (r#"["a.local"]"#, "a.local:32323"),
+    ] {
+        let found = launch(1, &text(&format!("\"ips\": {ips},"))).unwrap();
+        assert_eq!((found.rank, &found.matrix, &*found.coordinator), (1, &matrix, coordinator));
+    }
+    let refused = |rank, text: &str| launch(rank, text).unwrap_err().to_string();
+    assert_eq!(
+        refused(0, &text("")),
+        "line 2: a has no address in `ips`, at which the other ranks find rank 0"
+    );
+    assert_eq!(refused(2, &text(r#""ips": ["10.0.0.1"],"#)), "there is no rank 2 among 2 hosts");
+    assert_eq!(refused(0, "[]"), "there is no rank 0 among 0 hosts");
+    assert_eq!(
+        refused(0, &text("").replace("\"rdma_en3\"", "null")),
+        "line 2: m[0][1] has 1 (rdma_en2), but m[1][0] has 0 (none): a cable has a device at both ends"
+    );
+    let error = "[{\"ssh\": \"a\",\n\"rdma\": [7]}]".parse::<super::Hostfile>().unwrap_err().to_string();
+    assert!(error.starts_with("line 2: a cell is null, \"rdma_enN\", or a list of such names"), "{error}");
+}

@@ -1,18 +1,8 @@
-use rdma_core::{DeviceMatrix, DeviceRow, MatrixError};
-use serde::{Deserialize, Serialize};
+use rdma_core::{DeviceRow, Hostfile, HostfileError};
+use serde::Serialize;
 
 use super::matrix::from_named;
 use super::{Topology, TopologyError};
-
-/// The hosts of a hostfile of `mlx.launch`: they stand alone, or beside the backend and the environment
-///
-/// Not an enum of both: errors in one that serde tries have no line.
-fn hosts(json: &str) -> serde_json::Result<Vec<HostEntry>> {
-    if json.trim_start().starts_with('[') {
-        return serde_json::from_str(json);
-    }
-    Ok(serde_json::from_str::<Launch>(json)?.hosts)
-}
 
 /// The position of the host that an error is about
 fn wrong_host(error: &TopologyError, names: &[String]) -> Option<usize> {
@@ -20,70 +10,11 @@ fn wrong_host(error: &TopologyError, names: &[String]) -> Option<usize> {
         (0..names.len()).filter(|position| names[*position] == *name).nth(number)
     };
     match error {
-        TopologyError::Matrix(
-            MatrixError::Diagonal { row, .. }
-            | MatrixError::NotSquare { row, .. }
-            | MatrixError::Repeated { row, .. }
-            | MatrixError::Uneven { row, .. },
-        )
-        | TopologyError::MatrixDevice { row, .. } => Some(*row),
+        TopologyError::MatrixDevice { row, .. } => Some(*row),
         TopologyError::DuplicateHost { host } => called(host, 1),
         TopologyError::TooManyHosts { host } | TopologyError::UnusableName { host } => called(host, 0),
         _ => None,
     }
-}
-
-/// The lines in which the hosts of a hostfile begin, counted from one; the text is JSON that [`hosts`] has read
-fn host_lines(json: &str) -> Vec<usize> {
-    let is_list = json.trim_start().starts_with('[');
-    let (mut lines, mut line, mut depth) = (Vec::new(), 1, 0);
-    // The last text outside of all lists, which is the key of the list that follows; and whether that list has the hosts.
-    let (mut key, mut has_hosts) = (String::new(), is_list);
-    let mut letters = json.chars();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '\n' => line += 1,
-            '"' => {
-                let mut text = String::new();
-                while let Some(letter) = letters.next().filter(|letter| *letter != '"') {
-                    text.push(letter);
-                    if letter == '\\' {
-                        text.extend(letters.next());
-                    }
-                }
-                if depth == 1 {
-                    key = text;
-                }
-            }
-            '[' | '{' => {
-                let depth_of_hosts = if is_list { 1 } else { 2 };
-                if depth == 1 && !is_list {
-                    has_hosts = letter == '[' && key == "hosts";
-                }
-                if has_hosts && depth == depth_of_hosts {
-                    lines.push(line);
-                }
-                depth += 1;
-            }
-            ']' | '}' => depth -= 1,
-            _ => (),
-        }
-    }
-    lines
-}
-
-#[derive(Deserialize)]
-#[serde(expecting = "a list of hosts, or an object with `hosts`")]
-struct Launch {
-    hosts: Vec<HostEntry>,
-}
-
-#[derive(Deserialize)]
-#[serde(expecting = "a host with `ssh` and `rdma`")]
-struct HostEntry {
-    ssh: String,
-    #[serde(default)]
-    rdma: DeviceRow,
 }
 
 /// What is written of a host; addresses are left to its owner
@@ -118,18 +49,19 @@ impl Topology {
     /// [no matrix](TopologyError::Matrix), a [device](TopologyError::MatrixDevice) or [name](TopologyError::UnusableName) that no simulated
     /// Mac has, a [name twice](TopologyError::DuplicateHost), or if they are [too many](TopologyError::TooManyHosts).
     pub fn from_hostfile(json: &str) -> Result<Self, TopologyError> {
-        let found = hosts(json).map_err(|error| {
-            let line = error.line();
-            let message = error.to_string().replace(&format!("at line {line} column"), "at column");
-            // The end of an empty text is in its line 0.
-            TopologyError::Text { line: line.max(1), message }
-        })?;
-        let (names, rows): (Vec<_>, Vec<_>) = found.into_iter().map(|host| (host.ssh, host.rdma)).unzip();
-        let matrix = DeviceMatrix::from_rows(rows).map_err(TopologyError::from);
-        matrix.and_then(|matrix| from_named(names.clone(), &matrix)).map_err(|error| {
-            let line = wrong_host(&error, &names).and_then(|host| host_lines(json).get(host).copied());
-            match line {
-                Some(line) => TopologyError::At { line, error: Box::new(error) },
+        let refuse = |error| match error {
+            HostfileError::Matrix { line, reason } => {
+                TopologyError::At { line, error: Box::new(reason.into()) }
+            }
+            HostfileError::Json { line, message } => TopologyError::Text { line, message },
+            other => TopologyError::Text { line: 1, message: other.to_string() },
+        };
+        let hostfile: Hostfile = json.parse().map_err(refuse)?;
+        let matrix = hostfile.matrix().map_err(refuse)?;
+        let names: Vec<_> = hostfile.hosts().iter().map(|host| host.name.clone()).collect();
+        from_named(names.clone(), &matrix).map_err(|error| {
+            match wrong_host(&error, &names).and_then(|host| hostfile.hosts().get(host)) {
+                Some(host) => TopologyError::At { line: host.line, error: Box::new(error) },
                 None => error,
             }
         })
