@@ -254,7 +254,7 @@ pub(crate) struct Bench {
     #[arg(value_enum)]
     pub(crate) operation: OperationName,
     /// Number of hosts; by default that of the topology, or 4
-    #[arg(long, value_name = "N", value_parser = number::within(1..=64usize), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = number::within(2..=64usize), allow_negative_numbers = true)]
     pub(crate) hosts: Option<usize>,
     #[arg(long, help = names::cabling(), default_value = "mesh", value_name = "SHAPE|FILE")]
     pub(crate) topology: String,

@@ -223,6 +223,11 @@ pub(crate) fn rate(rate: f64) -> String {
     format!("{:.2} GB/s", rate / 1e9)
 }
 
+/// The rate of a cable: `80 Gb/s`
+pub(crate) fn line_rate(bits_per_second: u64) -> String {
+    format!("{} Gb/s", bits_per_second as f64 / 1e9)
+}
+
 /// Bytes per second in GB/s, without the unit: for a column that has the unit in its head
 pub(crate) fn gigabytes(rate: f64) -> String {
     format!("{:.3}", rate / 1e9)

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::cabling::{bytes_per_second, cable};
 use super::moves::{Move, move_cables};
-use crate::report::{plain, rate, table};
+use crate::report::{line_rate, plain, rate, table};
 
 /// The best cabling as JSON
 #[derive(Debug, Serialize)]
@@ -140,7 +140,7 @@ impl Best {
             |ends: &[[String; 2]; 2]| cable(ends.each_ref().map(|end| end.each_ref().map(String::as_str)));
         let mut rows = vec![["cable to move", "to"].map(str::to_owned)];
         rows.extend(self.moves.iter().map(|moved| {
-            let further = || format!("a further cable of {} Gb/s", self.line_rate.bits_per_second / GIGABIT);
+            let further = || format!("a further cable of {}", line_rate(self.line_rate.bits_per_second));
             let to = moved.to.as_ref().map_or_else(|| "nowhere: remove it".to_owned(), place);
             [moved.from.as_ref().map_or_else(further, place), to]
         }));
@@ -168,5 +168,3 @@ fn ports_in_words(ports: &[usize]) -> String {
         _ => format!("{} ports together", ports.iter().sum::<usize>()),
     }
 }
-
-const GIGABIT: u64 = 1_000_000_000;

@@ -11,7 +11,7 @@ use super::cabling::read;
 use crate::args::{Format, TopoConvert, Written};
 use crate::failure::is_standard;
 use crate::file::{require_other, write_all};
-use crate::report::{Output, note};
+use crate::report::{Output, line_rate, note};
 
 #[derive(Debug, Serialize)]
 struct Converted<'a> {
@@ -46,17 +46,15 @@ pub(super) fn write(topology: &Topology, to: &Written, output: Output) -> Result
 fn lost_rates(topology: &Topology) -> Option<String> {
     let mut counts = BTreeMap::<u64, usize>::new();
     for link in topology.links().filter(|link| link.rate != LineRate::TB5) {
-        *counts.entry(link.rate.bits_per_second / GIGABIT).or_default() += 1;
+        *counts.entry(link.rate.bits_per_second).or_default() += 1;
     }
     let counts: Vec<_> =
-        counts.iter().map(|(gigabits, count)| format!("{count} with {gigabits} Gb/s")).collect();
-    let read = LineRate::TB5.bits_per_second / GIGABIT;
+        counts.iter().map(|(rate, count)| format!("{count} with {}", line_rate(*rate))).collect();
+    let read = line_rate(LineRate::TB5.bits_per_second);
     (!counts.is_empty()).then(|| {
         format!(
-            "formats of MLX have no rates: cables of another rate are read with {read} Gb/s ({})",
+            "formats of MLX have no rates: cables of another rate are read with {read} ({})",
             counts.join(", ")
         )
     })
 }
-
-const GIGABIT: u64 = 1_000_000_000;

@@ -32,7 +32,7 @@ fn invalid_arguments_are_a_usage_error() {
         ("demo mini", "write mini: with a colon behind it"),
         ("calibrate mini", "write mini: with a colon behind it"),
         ("ping --seed -1", "write a whole number from 0 to 18446744073709551615"),
-        ("bench all-reduce --hosts 0", "write a whole number from 1 to 64"),
+        ("bench all-reduce --hosts 0", "write a whole number from 2 to 64"),
         ("sim check s --runs 0", "write a whole number from 1 to 1000000"),
         ("sim trace s --html a --chrome a", "--chrome and --html are two files"),
         ("topo plan ring:3 --root a", "--root is for broadcast, gather, reduce and scatter"),

@@ -201,7 +201,7 @@ fn arguments_that_cannot_be_measured_are_a_usage_error() {
         ("bench all-reduce --topology nosuch", "nosuch"),
         ("bench all-reduce --topology pair --hosts 3", "pair"),
         ("bench all-reduce --topology ring:4 --hosts 5", "ring:4 has 4 hosts, not 5: leave one of the"),
-        ("bench all-reduce --hosts 1", "at least 2"),
+        ("bench all-reduce --hosts 1", "write a whole number from 2 to 64"),
         ("bench all-reduce --topology ring:5 --bytes 1GiB", "5 hosts with 1GiB each have more than 4GiB"),
     ];
     for (arguments, why) in table {

@@ -291,6 +291,29 @@ fn a_format_without_rates_says_that_they_are_lost() {
     assert_eq!(stderr(&tb5!("topo", "convert", &file)), "");
 }
 
+/// Regression: a cable of less than 1 Gb/s had "0 Gb/s" in drawings and remarks.
+#[test]
+fn a_slow_cable_has_its_rate() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("macs.toml");
+    fs::write(&file, "shape = \"pair\"\nhosts = 2\ngbps = 0.001\n").unwrap();
+    assert!(stdout(&tb5!("topo", "draw", &file)).contains(" 0.001 Gb/s"));
+    assert!(stdout(&tb5!("topo", "draw", &file, "--format", "svg")).contains(">0.001 Gb/s<"));
+    let lost = stderr(&tb5!("topo", "convert", &file, "--to", "matrix"));
+    assert!(lost.contains("read with 80 Gb/s (1 with 0.001 Gb/s)"), "{lost}");
+}
+
+/// Regression: the error was "stream did not contain valid UTF-8".
+#[test]
+fn a_file_that_is_no_text_is_named() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("macs.toml");
+    fs::write(&file, b"shape = \"pair\" # \xff\n").unwrap();
+    let why = "macs.toml: cannot be read: it is not UTF-8 text";
+    assert_failed(&tb5!("topo", "draw", &file), 1, &[why]);
+    assert_failed(&tb5!("bw", "--bytes", "4", "--profile", &file), 1, &[why]);
+}
+
 /// Catches a cable that is left out without a word: to a Mac without a report, and between reports that contradict each other.
 #[test]
 fn cables_that_are_left_out_are_named() {

@@ -50,9 +50,9 @@ pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsEr
         }
         Err(unknown) => {
             let path = Path::new(text);
-            let mut content = String::new();
+            let mut content = Vec::new();
             let read =
-                File::open(path).and_then(|file| file.take(MAX_TOPOLOGY + 1).read_to_string(&mut content));
+                File::open(path).and_then(|file| file.take(MAX_TOPOLOGY + 1).read_to_end(&mut content));
             let len = read.map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound if !is_path(text) => match shape_of(text) {
                     Some((shape, count)) => SettingsError::NumberOfHosts { shape, count: count.to_owned() },
@@ -67,6 +67,10 @@ pub fn topology(text: &str, hosts: Option<usize>) -> Result<Topology, SettingsEr
                 );
                 return Err(SettingsError::Read(text.to_owned(), error));
             }
+            let content = String::from_utf8(content).map_err(|_| {
+                let error = io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text");
+                SettingsError::Read(text.to_owned(), error)
+            })?;
             return topology_in(text, &content, hosts);
         }
     };

@@ -78,16 +78,22 @@ pub(super) struct Corpus {
 pub(super) enum CorpusError {
     #[error("cannot use the corpus file {path}: {error}")]
     File { path: PathBuf, error: io::Error },
-    #[error("the corpus file {path} cannot be replayed: {error}; remove it")]
+    #[error("the corpus file {path} cannot be replayed: {error}; {}", self.remedy())]
     Replay { path: PathBuf, error: ReplayError },
     #[error(
-        "the corpus file {path} is stale: the check does not inject the faults \"{faults}\" any more; check once with \
-         RDMA_SIM_UPDATE_CORPUS=1 to replace the file, or remove it"
+        "the corpus file {path} is stale: the check does not inject the faults \"{faults}\" any more; {}", self.remedy()
     )]
     Stale { path: PathBuf, faults: FaultPlan },
 }
 
 impl CorpusError {
+    fn remedy(&self) -> &'static str {
+        match self.is_stale() {
+            true => "check once with RDMA_SIM_UPDATE_CORPUS=1 to replace the file, or remove it",
+            false => "remove it",
+        }
+    }
+
     /// Whether the file was one of a corpus of other settings, or of another version
     fn is_stale(&self) -> bool {
         match self {

@@ -112,11 +112,12 @@ impl Profile {
     /// [`ProfileError::Read`] if the file cannot be read; [`ProfileError::At`] with the line if it describes no profile.
     pub fn load(path: &Path) -> Result<Self, ProfileError> {
         let refuse = |why| ProfileError::Read { path: path.to_owned(), why };
-        let mut text = String::new();
-        let read = File::open(path).and_then(|file| file.take(Self::MAX_LEN + 1).read_to_string(&mut text));
+        let mut text = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(Self::MAX_LEN + 1).read_to_end(&mut text));
         if read.map_err(|error| refuse(error.to_string()))? as u64 > Self::MAX_LEN {
             return Err(refuse(format!("it is longer than {} bytes", Self::MAX_LEN)));
         }
+        let text = String::from_utf8(text).map_err(|_| refuse("it is not UTF-8 text".to_owned()))?;
         Self::parse(&path.display().to_string(), &text)
     }
 

@@ -84,6 +84,7 @@ fn a_file_of_a_corpus_that_is_no_replay_is_named() {
     let panic = std::panic::catch_unwind(|| try_check(check, async |_| ())).unwrap_err();
     let text = *panic.downcast::<String>().unwrap();
     assert!(text.contains("old.replay cannot be replayed: the replay has version \"1\""), "{text}");
+    assert!(text.contains("; check once with RDMA_SIM_UPDATE_CORPUS=1 to replace the file"), "{text}");
 }
 
 /// Catches faults of a file that are replaced by those of the check, or dropped, and files of other settings that are taken.

@@ -4,6 +4,7 @@ use rdma_sim::LineRate;
 use rdma_sim::topology::Link;
 
 use super::layout::Point;
+use crate::report::line_rate;
 
 /// A label beside its cable
 pub(super) struct Label {
@@ -23,7 +24,7 @@ const STEPS: i32 = 14;
 pub(super) fn rates(links: &[Link<'_>], ends: &[[Point; 2]]) -> Vec<Label> {
     let mut labels: Vec<Label> = Vec::new();
     for (link, ends) in links.iter().zip(ends).filter(|(link, _)| link.rate != LineRate::TB5) {
-        let text = format!("{} Gb/s", link.rate.bits_per_second / 1_000_000_000);
+        let text = line_rate(link.rate.bits_per_second);
         let steps = (0..=STEPS).flat_map(|step| [step, -step]);
         let places = steps.map(|step| along(ends, 0.5 + STEP * f64::from(step)));
         let is_free = |place: &Point| labels.iter().all(|other| is_apart(&text, *place, other));

@@ -2,7 +2,7 @@
 
 use rdma_sim::topology::Topology;
 
-use crate::report::{plain, table};
+use crate::report::{line_rate, plain, table};
 
 pub(in crate::topo) fn text(topology: &Topology) -> String {
     let links: Vec<_> = topology.links().collect();
@@ -15,10 +15,9 @@ pub(in crate::topo) fn text(topology: &Topology) -> String {
                 (0..2).find(|end| is_here(*end)).map(|end| (link, &link.ends[1 - end]))
             });
             let (to, rate) = match end {
-                Some((link, end)) => (
-                    format!("── {}:{}", end.host, end.device),
-                    format!("{} Gb/s", link.rate.bits_per_second / 1_000_000_000),
-                ),
+                Some((link, end)) => {
+                    (format!("── {}:{}", end.host, end.device), line_rate(link.rate.bits_per_second))
+                }
                 None => ("free".to_owned(), String::new()),
             };
             [plain(&format!("{}:{}", host.name(), port.device())), plain(&to), rate]
