@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::ids::{IncomingId, SessionId};
-use super::rate::{ROUND_TRIP, Rate};
+use super::rate::{Rate, SHORT_ROUND_TRIP};
 use super::{Address, Grant, Violation};
 use crate::Time;
 
@@ -139,9 +139,9 @@ impl BulkReceiver {
         Some((number, slot))
     }
 
-    /// Notes that the bytes of a receive have arrived, after progress at `before`
+    /// Notes that the bytes of a receive have arrived, for which nothing but the lane had to wait, after progress at `before`
     pub(super) fn note_arrival(&mut self, now: Time, slot: &Slot, before: Time) {
-        let begin = before.max(slot.since + ROUND_TRIP).min(now);
+        let begin = before.max(slot.since + SHORT_ROUND_TRIP).min(now);
         self.rate.note(now, slot.len.into(), now - begin);
     }
 

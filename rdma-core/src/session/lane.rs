@@ -120,6 +120,11 @@ impl<T> Lane<T> {
         self.room().saturating_sub(self.config.peer_window / 4 + 2)
     }
 
+    /// How long the peer may wait until it reports a packet that was sent after `ahead` others
+    pub(super) fn report_delay(&self, ahead: u32) -> Duration {
+        if ahead < self.config.peer_window / 4 { self.config.report_delay } else { Duration::ZERO }
+    }
+
     /// Packets that were sent and have no fate
     #[inline]
     pub(super) fn unreported_sent(&self) -> u32 {

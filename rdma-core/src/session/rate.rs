@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use crate::Time;
 
-/// Bytes after which a rate is known: two parts of a long message
-const WINDOW: u64 = 1 << 19;
+/// Bytes of a sample, at least: two parts of a long message
+const SAMPLE: u64 = 1 << 19;
 
 /// Time that a packet and the answer to it take about on a lane that is not busy: within it, nothing says how fast the lane is
-pub(super) const ROUND_TRIP: Duration = Duration::from_micros(20);
+pub(super) const SHORT_ROUND_TRIP: Duration = Duration::from_micros(20);
 
-/// How long a measured rate counts, so that a path that carries little is tried again
-const TRUST: Duration = Duration::from_secs(10);
+/// How long a sample counts, so that a path that carries little is tried again
+const LIFETIME: Duration = Duration::from_secs(10);
 
 /// How fast a lane is, in bytes per second: as its port reports, unless it is seen to be slower
 ///
@@ -19,10 +19,10 @@ const TRUST: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Rate {
     reported: u64,
-    /// Of the last two windows, which count until `until`
+    /// The last two samples, which count until `until`
     measured: [u64; 2],
     until: Time,
-    /// The bytes of this window, and the time that they have taken
+    /// The bytes of the next sample, and the time that they have taken
     bytes: u64,
     time: Duration,
 }
@@ -35,7 +35,7 @@ impl Rate {
 
     /// Bytes per second
     pub(super) fn at(&self, now: Time) -> u64 {
-        // The faster window counts: what delays one alone is no property of the lane.
+        // The faster one counts: what delays one alone is no property of the lane.
         let [last, before] = self.measured;
         if now < self.until { last.max(before) } else { self.reported }
     }
@@ -47,16 +47,20 @@ impl Rate {
 
     /// Notes that the lane was busy with `bytes` for that time until `now`
     pub(super) fn note(&mut self, now: Time, bytes: u64, time: Duration) {
+        // What a host looks at together seems to take no time but for the first part: a sample ends before the next one that takes any.
+        if self.bytes >= SAMPLE && !self.time.is_zero() && !time.is_zero() {
+            self.take_sample(now);
+        }
         self.bytes += bytes;
         self.time += time;
-        if self.bytes < WINDOW {
-            return;
-        }
-        let rate = u128::from(self.bytes) * 1_000_000_000 / self.time.as_nanos().max(1);
+    }
+
+    fn take_sample(&mut self, now: Time) {
+        let rate = u128::from(self.bytes) * 1_000_000_000 / self.time.as_nanos();
         let rate = u64::try_from(rate).unwrap_or(u64::MAX).clamp(1, self.reported);
         let before = if now < self.until { self.measured[0] } else { self.reported };
         self.measured = [rate, before];
-        self.until = now + TRUST;
+        self.until = now + LIFETIME;
         (self.bytes, self.time) = (0, Duration::ZERO);
     }
 }
@@ -71,40 +75,42 @@ mod tests {
         Time::ZERO + Duration::from_millis(milliseconds)
     }
 
-    /// Windows that take so many microseconds, one for each millisecond
-    fn rate_after(windows: &[u64]) -> Rate {
+    /// Halves of samples that take so many microseconds, one for each millisecond, and one more that begins the next sample
+    fn rate_after(halves: &[u64]) -> Rate {
         let mut rate = Rate::new(REPORTED);
-        for (ended, &micros) in windows.iter().enumerate() {
-            rate.note(at(ended as u64), WINDOW / 2, Duration::from_micros(micros / 2));
-            rate.note(at(ended as u64), WINDOW / 2, Duration::from_micros(micros / 2));
+        for (ended, &micros) in halves.iter().chain(&[1]).enumerate() {
+            rate.note(at(ended as u64), SAMPLE / 2, Duration::from_micros(micros));
         }
         rate
     }
 
-    /// Catches a rate by one window, and one that is never faster again.
+    /// Catches a rate by one sample, one that is never faster again, and a late look that hides how slow a lane is.
     #[test]
-    fn a_lane_is_as_fast_as_the_faster_of_two_windows() {
-        let quarter = WINDOW * 1_000_000 / 210;
-        for (windows, expected) in [
+    fn a_lane_is_as_fast_as_the_faster_of_two_samples() {
+        let slow = SAMPLE * 1_000_000 / 210;
+        for (halves, expected) in [
             (&[][..], REPORTED),
-            (&[210], REPORTED),
-            (&[210, 210], quarter),
-            (&[210, 210, 100_000], quarter),
-            (&[210, 210, 0], REPORTED),
-            (&[210, 210, 0, 210, 210], quarter),
-            (&[10, 10], REPORTED),
+            (&[105, 105], REPORTED),
+            (&[105, 105, 105, 105], slow),
+            (&[105, 105, 105, 105, 90_000, 90_000], slow),
+            (&[105, 105, 105, 105, 10, 10], REPORTED),
+            (&[105, 105, 105, 105, 10, 10, 105, 105, 105, 105], slow),
+            (&[10, 10, 10, 10], REPORTED),
+            (&[420, 0, 0, 0, 420, 0, 0, 0], slow),
+            (&[105, 105, 105, 105, 420, 0, 0, 0], slow),
+            (&[0, 0, 0, 0], REPORTED),
         ] {
-            assert_eq!(rate_after(windows).at(at(10)), expected, "{windows:?}");
+            assert_eq!(rate_after(halves).at(at(20)), expected, "{halves:?}");
         }
     }
 
     /// Catches a path that is never tried again.
     #[test]
     fn a_measured_rate_counts_for_ten_seconds() {
-        let rate = rate_after(&[420, 420]);
-        let end = at(1) + TRUST;
+        let rate = rate_after(&[210; 4]);
+        let end = at(4) + LIFETIME;
         let before = Time::from_nanos(end.as_nanos() - 1);
-        assert_eq!([rate.at(before), rate.at(end)], [WINDOW * 1_000_000 / 420, REPORTED]);
+        assert_eq!([rate.at(before), rate.at(end)], [SAMPLE * 1_000_000 / 420, REPORTED]);
         assert_eq!(rate.nanoseconds(end, 20), 2);
     }
 
@@ -113,7 +119,8 @@ mod tests {
     fn a_port_that_reports_no_rate_has_one() {
         let mut rate = Rate::new(0);
         assert_eq!(rate.nanoseconds(Time::ZERO, 1 << 33), (1 << 33) * 1_000_000_000);
-        rate.note(Time::ZERO, u64::MAX / 2, Duration::ZERO);
+        rate.note(Time::ZERO, u64::MAX / 2, Duration::from_nanos(1));
+        rate.note(Time::ZERO, 1, Duration::from_nanos(1));
         assert_eq!(rate.at(Time::ZERO), 1);
     }
 }

@@ -60,8 +60,9 @@ impl Peering {
         match slot.id {
             Some(message) if !is_void => {
                 counts.bytes_received += u64::from(slot.len);
-                path.receiver.note_arrival(now, &slot, before);
+                // Others wait for the application of the peer.
                 if !slot.is_expected {
+                    path.receiver.note_arrival(now, &slot, before);
                     self.part_times[id.0 as usize].record(now - slot.since);
                 }
                 self.on_bulk_part(now, message, slot.len);

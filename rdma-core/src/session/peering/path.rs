@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::bulk::{BulkReceiver, BulkSender};
 use super::super::lane::{Due, Lane, LaneConfig};
-use super::super::rate::{ROUND_TRIP, Rate};
+use super::super::rate::{Rate, SHORT_ROUND_TRIP};
 use super::super::{Address, MAX_ARRIVALS, MAX_GRANTS, SessionId, StreamId};
 use crate::{FRAME, Time};
 
@@ -16,8 +16,8 @@ const PART_OF_TIMEOUT: u32 = 4;
 /// On Apple's device a queue pair that rests for about 23 minutes dies (field reports).
 const BULK_KEEP_ALIVE: Duration = Duration::from_secs(60);
 
-/// Packets on the way from which on the time of the next one says how fast the lane is
-const QUEUE: u32 = 16;
+/// Packets ahead of one from which on its time says how fast the lane is
+const MIN_AHEAD: u32 = 16;
 
 /// Both lanes of a path
 #[derive(Debug)]
@@ -60,8 +60,9 @@ impl Path {
 
     /// Notes how long it took until a packet was reported that was sent after `ahead` others
     pub(super) fn note_report(&mut self, now: Time, took: Duration, ahead: u32) {
-        if ahead >= QUEUE {
-            self.rate.note(now, FRAME as u64, took.saturating_sub(ROUND_TRIP) / ahead);
+        if ahead >= MIN_AHEAD {
+            let unused = SHORT_ROUND_TRIP + self.lane.report_delay(ahead);
+            self.rate.note(now, FRAME as u64, took.saturating_sub(unused) / ahead);
         }
     }
 
