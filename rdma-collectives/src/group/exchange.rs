@@ -110,7 +110,7 @@ impl<D: Device> Group<D> {
             done: 0,
             blocks: 0,
         };
-        let Group { links, relays: registered, monitor, .. } = &mut *running.group;
+        let Self { links, relays: registered, monitor, .. } = &mut *running.group;
         let result = poll_fn(|cx| {
             registered.register(cx);
             for link in &mut *links {
