@@ -1,7 +1,7 @@
 use crate::spread::spread;
 use crate::{
-    Cable, Cabling, CablingError, MAX_EXACT_ALL_TO_ALL_HOSTS, MAX_EXACT_HOSTS, Operation, PlanError, Ratio,
-    planner,
+    Cable, Cabling, CablingError, MAX_EXACT_ALL_TO_ALL_HOSTS, MAX_EXACT_CAPPED_HOSTS, MAX_EXACT_HOSTS,
+    Operation, PlanError, Ratio, planner,
 };
 
 /// The most ports of a host for which a cabling is recommended.
@@ -24,13 +24,13 @@ pub struct Unplug {
 ///
 /// Those of [`bound`](crate::bound()): [`PlanError::OneHost`], [`PlanError::Disconnected`] for the cabling as it is,
 /// [`PlanError::Root`], [`PlanError::Amounts`], [`PlanError::NothingToSend`], [`PlanError::Overflow`], or
-/// [`PlanError::TooManyHosts`] for more than [`MAX_EXACT_HOSTS`], or an all_to_all among more than
-/// [`MAX_EXACT_ALL_TO_ALL_HOSTS`]. An item has the same for the other cables.
+/// [`PlanError::TooManyHosts`] for more than [`MAX_EXACT_HOSTS`], for more than [`MAX_EXACT_CAPPED_HOSTS`] if one has a cap, or for an
+/// all_to_all among more than [`MAX_EXACT_ALL_TO_ALL_HOSTS`]. An item has the same for the other cables.
 pub fn unplugs(
     cabling: &Cabling,
     operation: &Operation,
 ) -> Result<impl Iterator<Item = Result<Unplug, PlanError>>, PlanError> {
-    require_exact(cabling.hosts().len(), operation)?;
+    require_exact(cabling.hosts().len(), operation, cabling.has_caps())?;
     planner::bound(cabling, operation)?;
     let rest = (0..cabling.cables().len()).filter_map(|cable| Some((cable, cabling.without_cable(cable)?)));
     Ok(rest.map(|(cable, rest)| Ok(Unplug { cable, without: connected_bound(&rest, operation)? })))
@@ -69,7 +69,7 @@ pub fn additions<'a>(
     if free_ports.len() != hosts {
         return Err(AdviceError::FreePorts { numbers: free_ports.len(), hosts });
     }
-    require_exact(hosts, operation)?;
+    require_exact(hosts, operation, cabling.has_caps())?;
     let free: Vec<_> = (0..hosts).filter(|&host| free_ports[host] > 0).collect();
     let below = |(number, &right): (usize, &usize)| free[..number].iter().map(move |&left| [left, right]);
     let mut pairs: Vec<_> = free.iter().enumerate().flat_map(below).collect();
@@ -85,9 +85,10 @@ pub fn additions<'a>(
 }
 
 /// Refuses so many hosts that the bound may be far below the best plan: cablings are compared by their bounds
-pub(crate) fn require_exact(hosts: usize, operation: &Operation) -> Result<(), PlanError> {
+pub(crate) fn require_exact(hosts: usize, operation: &Operation, has_caps: bool) -> Result<(), PlanError> {
     let most = match operation {
         Operation::AllToAll { .. } => MAX_EXACT_ALL_TO_ALL_HOSTS,
+        _ if has_caps => MAX_EXACT_CAPPED_HOSTS,
         _ => MAX_EXACT_HOSTS,
     };
     if hosts > most { Err(PlanError::TooManyHosts { hosts, most }) } else { Ok(()) }

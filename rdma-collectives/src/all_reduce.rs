@@ -1,14 +1,18 @@
 use std::collections::BTreeMap;
 
 use crate::arborescences::pack;
+use crate::capped::{MAX_EXACT_CAPPED_HOSTS, reversed};
 use crate::cut::Cut;
 use crate::flow::{Flow, INFINITE};
 use crate::large::MAX_EXACT_HOSTS;
 use crate::low::low_trees;
 use crate::network::Network;
+use crate::packing::{Packing, Rates};
+use crate::program::Program;
+use crate::rounding::{FINE, common_denominator};
 use crate::strength::Strength;
 use crate::tree::{Distance, SpanningTree};
-use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree, large};
+use crate::{Cabling, Certificate, Operation, Plan, PlanError, Price, Ratio, Tree, large};
 
 /// From so many hosts, the most central ones, trees are packed; the lowest and fewest are taken.
 const ROOTS: usize = 8;
@@ -17,7 +21,7 @@ const ROOTS: usize = 8;
 ///
 /// With equal rates in both directions between each two hosts, the plan is optimal among algorithms that send inputs, partial sums
 /// and results. Otherwise each pair is used as if both directions had the lower rate, and [`Plan::bound`] may be below
-/// [`Plan::time`]. Above [`MAX_EXACT_HOSTS`] hosts, the plan is near its bound, and says how near.
+/// [`Plan::time`]; so it is with caps that differ in both directions. Above [`MAX_EXACT_HOSTS`] hosts, the plan is near its bound, and says how near.
 ///
 /// # Errors
 ///
@@ -35,11 +39,86 @@ pub fn all_reduce(cabling: &Cabling) -> Result<Plan, PlanError> {
         true => (time, partition(&strength.parts)),
         false => asymmetric_bound(&network)?,
     };
-    Ok(Plan::new(cabling, Operation::AllReduce, [time, bound], certificate, trees(&slower, &strength)?))
+    let trees = trees(&slower, &strength)?;
+    let plan = Plan::new(cabling, Operation::AllReduce, [time, bound], certificate, trees);
+    if network.has_caps() { within_caps(cabling, &network, &slower, plan) } else { Ok(plan) }
 }
 
 /// Seconds per byte of the vector below which no all_reduce is, with the proof
-pub(crate) fn bound(network: &Network) -> Result<(Ratio, Certificate), PlanError> {
+pub(crate) fn bound(cabling: &Cabling, network: &Network) -> Result<(Ratio, Certificate), PlanError> {
+    let without = bound_without_caps(network)?;
+    match network.has_caps() && network.hosts() <= MAX_EXACT_CAPPED_HOSTS {
+        true => bound_with_caps(&Rates::of(cabling), network, without),
+        false => Ok(without),
+    }
+}
+
+/// The plan with the time and the bound that caps leave, and other trees if they are faster
+fn within_caps(
+    cabling: &Cabling,
+    network: &Network,
+    slower: &Network,
+    plan: Plan,
+) -> Result<Plan, PlanError> {
+    let rates = Rates::of(cabling);
+    let slowest = |trees: &[Tree]| rates.slowest(trees).ok_or(PlanError::Overflow);
+    let plan = Plan { time: plan.time.max(slowest(&plan.trees)?), ..plan };
+    if network.hosts() > MAX_EXACT_CAPPED_HOSTS {
+        return Ok(plan);
+    }
+    let (bound, certificate) = bound_with_caps(&rates, network, (plan.bound, plan.certificate))?;
+    let plan = Plan { bound, certificate, ..plan };
+    if plan.time == plan.bound {
+        return Ok(plan);
+    }
+    // What the best trees use of each pair is a cabling without caps, for which trees are packed.
+    let everyone: Vec<_> = (0..network.hosts()).collect();
+    let (packed, _) = Packing::new(&rates, &everyone, u128::min).solve();
+    let mut loads: BTreeMap<(usize, usize), f64> = BTreeMap::new();
+    for (tree, weight) in &packed {
+        tree.edges().iter().for_each(|&edge| *loads.entry(edge).or_default() += weight);
+    }
+    let most = loads.values().copied().fold(0.0, f64::max);
+    let (edges, loads): (Vec<_>, Vec<f64>) =
+        loads.into_iter().map(|(edge, load)| (edge, load / most)).unzip();
+    let exact = common_denominator(&loads).map(|(whole, _)| whole);
+    let fine = loads.iter().map(|load| (load * FINE as f64).round() as u64).collect();
+    exact.into_iter().chain([fine]).try_fold(plan, |plan, used| {
+        let used: BTreeMap<_, _> = edges.iter().copied().zip(used).collect();
+        let used = |from: usize, to: usize| used.get(&(from.min(to), from.max(to))).copied().unwrap_or(0);
+        let used = slower.map(|from, to| used(from, to).into());
+        let trees = trees(&used, &Strength::of(&used, &central_first(&used)))?;
+        let time = slowest(&trees)?;
+        Ok(if time < plan.time { Plan { time, trees, ..plan } } else { plan })
+    })
+}
+
+/// The larger one of a bound that does not count caps, and those by prices
+fn bound_with_caps(
+    rates: &Rates,
+    network: &Network,
+    without: (Ratio, Certificate),
+) -> Result<(Ratio, Certificate), PlanError> {
+    let everyone: Vec<_> = (0..network.hosts()).collect();
+    let packing = Packing::new(rates, &everyone, |there, back| there + back);
+    let mut candidates = rates.rounded(&packing, &packing.solve().1);
+    // The data of a host goes to all others, and those of all others to it.
+    let turned = network.reversed();
+    let [out, into] = [network, &turned].map(|network| Program::new(network, vec![(0, 0, 1)]));
+    let all_reversed = |prices: &[Price]| prices.iter().copied().map(reversed).collect::<Vec<_>>();
+    if !network.is_symmetric() {
+        candidates.push(out.best_bound(&out.solve().prices, 1)?.1);
+        candidates.push(all_reversed(&into.best_bound(&into.solve().prices, 1)?.1));
+    }
+    let bounds = candidates.into_iter().filter_map(|prices| {
+        let one_way = out.cost(&prices)?.max(into.cost(&all_reversed(&prices))?);
+        let bound = Ratio::new(rates.joined(&prices, &everyone).max(one_way), rates.whole(&prices)?)?;
+        Some((bound, Certificate::Prices(prices)))
+    });
+    Ok(bounds.fold(without, |best, next| if next.0 > best.0 { next } else { best }))
+}
+
+fn bound_without_caps(network: &Network) -> Result<(Ratio, Certificate), PlanError> {
     if !network.is_symmetric() {
         return asymmetric_bound(network);
     }

@@ -38,7 +38,26 @@ impl Cable {
     }
 }
 
-/// Hosts by name, and the cables between them
+/// What all cables of a host carry together at most; its controllers, PCIe or memory may be slower than the sum of its cables
+///
+/// Both directions carry at once. `None` is no cap.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct HostCap {
+    /// Bytes per second that the host sends
+    pub send: Option<u64>,
+    /// Bytes per second that the host receives
+    pub receive: Option<u64>,
+}
+
+impl HostCap {
+    /// The same cap for what the host sends and for what it receives, in bytes per second each
+    #[must_use]
+    pub fn new(rate: u64) -> Self {
+        Self { send: Some(rate), receive: Some(rate) }
+    }
+}
+
+/// Hosts by name, the cables between them, and the caps of hosts
 ///
 /// Several cables between the same two hosts count as one with the sum of their rates: what goes from one host to the other is
 /// divided among them in proportion to their rates.
@@ -47,6 +66,8 @@ pub struct Cabling {
     /// Shared: each rank of a process keeps the cabling of its group
     hosts: Arc<[String]>,
     cables: Arc<[Cable]>,
+    /// By host; those that are no caps are left out
+    caps: Arc<BTreeMap<usize, HostCap>>,
 }
 
 impl Cabling {
@@ -92,7 +113,7 @@ impl Cabling {
                 return Err(CablingError::Rate { cable, rate });
             }
         }
-        Ok(Self { hosts, cables })
+        Ok(Self { hosts, cables, caps: Arc::default() })
     }
 
     /// The names of the hosts
@@ -105,6 +126,23 @@ impl Cabling {
     #[must_use]
     pub fn cables(&self) -> &[Cable] {
         &self.cables
+    }
+
+    /// The cap of a host; none for a host that is not there
+    #[must_use]
+    pub fn cap(&self, host: usize) -> HostCap {
+        self.caps.get(&host).copied().unwrap_or_default()
+    }
+
+    /// Whether some host has a cap
+    #[must_use]
+    pub fn has_caps(&self) -> bool {
+        !self.caps.is_empty()
+    }
+
+    /// The caps of hosts, by host
+    pub(crate) fn caps(&self) -> impl Iterator<Item = (usize, HostCap)> {
+        self.caps.iter().map(|(&host, &cap)| (host, cap))
     }
 
     /// The cables between two hosts, whichever end of them comes first
@@ -123,7 +161,12 @@ impl Cabling {
             Some(Cable { ends: [left?, right?], ..*cable })
         });
         let cables = cables.collect();
-        Self { hosts: hosts.iter().map(|host| self.hosts[*host].clone()).collect(), cables }
+        let caps = self.caps.iter().filter_map(|(host, cap)| Some((numbers[*host]?, *cap))).collect();
+        Self {
+            hosts: hosts.iter().map(|host| self.hosts[*host].clone()).collect(),
+            cables,
+            caps: Arc::new(caps),
+        }
     }
 
     /// The same hosts with at most so many cables between each two of them: the slowest ones, so that a plan promises too little at most
@@ -140,7 +183,7 @@ impl Cabling {
             *taken += 1;
         }
         let cables = self.cables.iter().zip(is_kept).filter(|(_, is_kept)| *is_kept);
-        Self { hosts: self.hosts.clone(), cables: cables.map(|(cable, _)| *cable).collect() }
+        Self { cables: cables.map(|(cable, _)| *cable).collect(), ..self.clone() }
     }
 
     /// The hosts in groups that can reach each other, each sorted, in the order of their first hosts
@@ -163,7 +206,39 @@ impl Cabling {
     /// [`CablingError::CableToItself`], [`CablingError::Rate`].
     pub fn with_cable(&self, cable: Cable) -> Result<Self, CablingError> {
         let cables: Vec<_> = self.cables.iter().copied().chain([cable]).collect();
-        Self::new(self.hosts.iter().cloned(), cables)
+        Ok(Self { caps: Arc::clone(&self.caps), ..Self::new(self.hosts.iter().cloned(), cables)? })
+    }
+
+    /// The same cabling with this cap of a host instead of the one that it had
+    ///
+    /// ```
+    /// use rdma_collectives::{Cabling, HostCap, Ratio, all_reduce};
+    ///
+    /// // The centre of a star sends each of three hosts the sum, and carries no more than one cable.
+    /// let star = Cabling::star(4, 9_200_000_000).with_cap(0, HostCap::new(9_200_000_000))?;
+    /// let plan = all_reduce(&star)?;
+    /// assert_eq!(plan.time, Ratio::new(3, 9_200_000_000).unwrap());
+    /// assert!(plan.is_optimal());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`CablingError::CapOfUnknownHost`], or [`CablingError::Cap`] for a rate of 0 or above [`MAX_RATE`].
+    pub fn with_cap(&self, host: usize, cap: HostCap) -> Result<Self, CablingError> {
+        let Some(name) = self.hosts.get(host) else {
+            return Err(CablingError::CapOfUnknownHost { host, hosts: self.hosts.len() });
+        };
+        let rates = [cap.send, cap.receive].into_iter().flatten();
+        if let Some(rate) = rates.into_iter().find(|rate| !(1..=MAX_RATE).contains(rate)) {
+            return Err(CablingError::Cap { host: name.clone(), rate });
+        }
+        let mut caps = (*self.caps).clone();
+        match cap == HostCap::default() {
+            true => caps.remove(&host),
+            false => caps.insert(host, cap),
+        };
+        Ok(Self { caps: Arc::new(caps), ..self.clone() })
     }
 
     /// The same hosts without one cable, or `None` if there is no cable of this index
@@ -171,10 +246,19 @@ impl Cabling {
     pub fn without_cable(&self, cable: usize) -> Option<Self> {
         let mut cables = self.cables.to_vec();
         (cable < cables.len()).then(|| cables.remove(cable))?;
-        Some(Self { hosts: Arc::clone(&self.hosts), cables: cables.into() })
+        Some(Self { cables: cables.into(), ..self.clone() })
     }
 
-    /// A number that tells cablings apart: of the names in their order and the rates between each two hosts
+    /// The same cabling with this latency of each cable, in nanoseconds
+    #[must_use]
+    pub fn with_latency(&self, latency_ns: u64) -> Self {
+        Self {
+            cables: self.cables.iter().map(|cable| cable.latency_ns(latency_ns)).collect(),
+            ..self.clone()
+        }
+    }
+
+    /// A number that tells cablings apart: of the names in their order, the rates between each two hosts, and the caps of hosts
     ///
     /// Latencies and the order of the cables do not count, because a plan stays valid when they change.
     #[must_use]
@@ -198,6 +282,12 @@ impl Cabling {
             next = pair + 1;
         }
         hash.write_zeros(size_of::<u128>() * (self.hosts.len() * self.hosts.len() - next));
+        for (&host, cap) in &*self.caps {
+            // 0 is no cap.
+            for number in [host as u64, cap.send.unwrap_or(0), cap.receive.unwrap_or(0)] {
+                hash.write(&number.to_le_bytes());
+            }
+        }
         Fingerprint(hash.0)
     }
 }
@@ -253,6 +343,24 @@ pub enum CablingError {
         cable: usize,
         /// The host
         host: String,
+    },
+
+    /// A cap that lets nothing pass, or more than any cable carries
+    #[error("the cap of {host} is {rate} bytes per second: a cap is 1 to {MAX_RATE}")]
+    Cap {
+        /// The host
+        host: String,
+        /// The cap, in bytes per second
+        rate: u64,
+    },
+
+    /// A cap that is not one of the index of a host
+    #[error("a cap is for host {host}, and there are {hosts} hosts: count them from 0")]
+    CapOfUnknownHost {
+        /// The index
+        host: usize,
+        /// How many hosts there are
+        hosts: usize,
     },
 
     /// Too many cables
@@ -331,6 +439,36 @@ mod tests {
         assert_eq!(refused(&hosts, &many), CablingError::Cables { cables: MAX_CABLES + 1 });
     }
 
+    /// Catches a cap that is taken without a look, and one that is lost when the cables change.
+    #[test]
+    fn impossible_caps_are_refused_and_others_stay_with_their_hosts() {
+        let line = Cabling::line(3, 5);
+        let cap = |send, receive| HostCap { send, receive };
+        for (cap, rate) in [(HostCap::new(0), 0), (cap(None, Some(MAX_RATE + 1)), MAX_RATE + 1)] {
+            let error = line.with_cap(1, cap).unwrap_err();
+            assert_eq!(error, CablingError::Cap { host: "b".into(), rate });
+        }
+        let error = line.with_cap(3, HostCap::new(1)).unwrap_err();
+        assert_eq!(error, CablingError::CapOfUnknownHost { host: 3, hosts: 3 });
+        let capped = line.with_cap(2, cap(Some(4), None)).unwrap();
+        let rest = capped.without_cable(0).unwrap().with_cable(Cable::new(0, 1, 5)).unwrap().with_latency(9);
+        assert_eq!(
+            [0, 1, 2].map(|host| rest.cap(host)),
+            [HostCap::default(), HostCap::default(), cap(Some(4), None)]
+        );
+        assert_eq!(capped.with_cap(2, HostCap::default()).unwrap(), line);
+    }
+
+    /// Catches caps of the wrong ranks after a group has become smaller.
+    #[cfg(feature = "groups")]
+    #[test]
+    fn caps_follow_the_numbers_of_their_hosts() {
+        let capped =
+            Cabling::mesh(4, 5).with_cap(0, HostCap::new(3)).unwrap().with_cap(3, HostCap::new(4)).unwrap();
+        let among = capped.among(&[3, 1], |_| true).with_at_most(|_, _| 1);
+        assert_eq!([0, 1].map(|host| among.cap(host)), [HostCap::new(4), HostCap::default()]);
+    }
+
     #[test]
     fn components_are_the_hosts_that_reach_each_other() {
         let cables = [Cable::new(4, 1, 1), Cable::new(3, 4, 1), Cable::new(0, 2, 1)];
@@ -347,6 +485,13 @@ mod tests {
         assert_ne!(first, of(["a", "c", "b"], &cables));
         assert_ne!(first, of(["a", "b", "c"], &[Cable::new(0, 1, 5), Cable::new(1, 2, 8)]));
         assert_ne!(first, of(["a", "b", "c"], &cables[..1]));
+        let cabling = Cabling::new(["a", "b", "c"], cables).unwrap();
+        let capped =
+            |host, send, receive| cabling.with_cap(host, HostCap { send, receive }).unwrap().fingerprint();
+        let caps = [(0, Some(1), None), (0, None, Some(1)), (0, Some(2), None), (1, Some(1), None)];
+        let mut different = BTreeSet::from([first.0]);
+        different.extend(caps.map(|(host, send, receive)| capped(host, send, receive).0));
+        assert_eq!(different.len(), 5);
         // That of the table of all rates, byte by byte.
         let mut hash = Fnv::new();
         hash.write(b"a\nb\nc\n");

@@ -1,6 +1,7 @@
 //! Paths for much data at once, each over the cables that carry least so far
 
 use crate::network::Network;
+use crate::program::{Demand, Way};
 
 /// How often all data are divided: each pair has at most so many paths
 const ROUNDS: usize = 8;
@@ -10,9 +11,6 @@ const STEEPNESS: f64 = 12.0;
 /// What an arc costs that carries nothing, as a part of what the most loaded one costs
 const FREE: f64 = 1e-9;
 
-/// The arcs of a path, from the sender on
-pub(crate) type Path = Vec<(usize, usize)>;
-
 /// Paths of each pair of sender, receiver and amount, with the part of its amount that takes each, and the prices of the arcs
 ///
 /// The pairs of a sender are next to each other. In each round, each sender in turn sends a part of all its data by the cheapest paths, where
@@ -20,8 +18,8 @@ pub(crate) type Path = Vec<(usize, usize)>;
 pub(crate) fn route(
     network: &Network,
     arcs: &[(usize, usize)],
-    pairs: &[(usize, usize, u64)],
-) -> (Vec<Vec<(Path, f64)>>, Vec<f64>) {
+    pairs: &[Demand],
+) -> (Vec<Vec<(Way, f64)>>, Vec<f64>) {
     let capacities: Vec<_> = arcs.iter().map(|&(from, to)| network.capacity(from, to) as f64).collect();
     let mut paths = vec![Vec::new(); pairs.len()];
     let mut times = vec![0.0; arcs.len()];
@@ -60,7 +58,7 @@ pub(crate) fn route(
 }
 
 /// One more part of a pair's data takes `path`
-fn add(paths: &mut Vec<(Path, f64)>, path: Path) {
+fn add(paths: &mut Vec<(Way, f64)>, path: Way) {
     match paths.iter_mut().find(|(known, _)| *known == path) {
         Some((_, parts)) => *parts += 1.0,
         None => paths.push((path, 1.0)),

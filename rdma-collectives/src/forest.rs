@@ -1,4 +1,5 @@
 use crate::arborescences::{Arborescence, pack};
+use crate::capped::within_caps;
 use crate::cut::Cut;
 use crate::large::MAX_EXACT_HOSTS;
 use crate::network::Network;
@@ -17,7 +18,16 @@ pub fn broadcast(cabling: &Cabling, root: usize) -> Result<Plan, PlanError> {
     let network = Network::of(cabling)?;
     let (cut, trees) = from_root(&network, root)?;
     let time = cut.seconds(&network, 1)?;
-    Ok(Plan::new(cabling, Operation::Broadcast { root }, [time; 2], Certificate::Cut(cut.hosts(true)), trees))
+    within_caps(
+        &network,
+        Plan::new(
+            cabling,
+            Operation::Broadcast { root },
+            [time; 2],
+            Certificate::Cut(cut.hosts(true)),
+            trees,
+        ),
+    )
 }
 
 /// The best plan of a reduce: the trees of a broadcast over the cables in the other direction
@@ -32,7 +42,10 @@ pub fn reduce(cabling: &Cabling, root: usize) -> Result<Plan, PlanError> {
     let network = Network::of(cabling)?;
     let (cut, trees) = from_root(&network.reversed(), root)?;
     let time = cut.seconds(&network, 1)?;
-    Ok(Plan::new(cabling, Operation::Reduce { root }, [time; 2], Certificate::Cut(cut.hosts(false)), trees))
+    within_caps(
+        &network,
+        Plan::new(cabling, Operation::Reduce { root }, [time; 2], Certificate::Cut(cut.hosts(false)), trees),
+    )
 }
 
 /// The best plan of an all_gather, in which host `v` contributes `amounts[v]`
@@ -48,7 +61,7 @@ pub fn all_gather(cabling: &Cabling, amounts: &[u64]) -> Result<Plan, PlanError>
     let network = Network::of(cabling)?;
     let (cut, time, trees) = from_all(&network, amounts)?;
     let operation = Operation::AllGather { amounts: amounts.to_vec() };
-    Ok(Plan::new(cabling, operation, [time; 2], Certificate::Cut(cut.hosts(true)), trees))
+    within_caps(&network, Plan::new(cabling, operation, [time; 2], Certificate::Cut(cut.hosts(true)), trees))
 }
 
 /// The best plan of a reduce_scatter, in which host `v` gets `amounts[v]` of the sum: the trees of an all_gather over the cables
@@ -65,7 +78,7 @@ pub fn reduce_scatter(cabling: &Cabling, amounts: &[u64]) -> Result<Plan, PlanEr
     let network = Network::of(cabling)?;
     let (cut, time, trees) = from_all(&network.reversed(), amounts)?;
     let operation = Operation::ReduceScatter { amounts: amounts.to_vec() };
-    Ok(Plan::new(cabling, operation, [time; 2], Certificate::Cut(cut.hosts(false)), trees))
+    within_caps(&network, Plan::new(cabling, operation, [time; 2], Certificate::Cut(cut.hosts(false)), trees))
 }
 
 /// Amounts as wide numbers, one for each host

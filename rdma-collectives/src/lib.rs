@@ -22,10 +22,12 @@
 mod advice;
 mod all_reduce;
 mod all_to_all;
+mod arborescence;
 mod arborescences;
 #[cfg(feature = "groups")]
 pub mod blocking;
 mod cabling;
+mod capped;
 mod congestion;
 mod cut;
 mod flow;
@@ -38,11 +40,13 @@ mod large;
 pub mod launch;
 mod low;
 mod network;
+mod packing;
 mod parse;
 mod paths;
 mod plan;
 mod planner;
 mod predict;
+mod program;
 mod ratio;
 mod recommend;
 mod rounding;
@@ -59,7 +63,8 @@ mod verify;
 pub use advice::{Addition, AdviceError, MAX_PORTS, Unplug, additions, unplugs};
 pub use all_reduce::all_reduce;
 pub use all_to_all::{MAX_ALL_TO_ALL_HOSTS, MAX_EXACT_ALL_TO_ALL_HOSTS, all_to_all};
-pub use cabling::{Cable, Cabling, CablingError, Fingerprint, MAX_CABLES, MAX_HOSTS, MAX_RATE};
+pub use cabling::{Cable, Cabling, CablingError, Fingerprint, HostCap, MAX_CABLES, MAX_HOSTS, MAX_RATE};
+pub use capped::MAX_EXACT_CAPPED_HOSTS;
 pub use forest::{all_gather, broadcast, reduce, reduce_scatter};
 #[cfg(feature = "groups")]
 pub use group::{
@@ -69,7 +74,7 @@ pub use group::{
 pub use large::MAX_EXACT_HOSTS;
 pub use parse::ParsePlanError;
 pub use paths::{gather, scatter};
-pub use plan::{Certificate, Operation, Plan, PlanError, PlanFile, Price};
+pub use plan::{Certificate, Operation, Plan, PlanError, PlanFile, Price, Resource};
 pub use planner::{bound, plan};
 pub use predict::{Algorithm, AllReducePlans, Costs, Prediction, flood};
 pub use ratio::{Ratio, RatioError};

@@ -1,12 +1,12 @@
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 use crate::ratio::gcd;
 use crate::tree::Distance;
 use crate::{Cabling, PlanError, Ratio};
 
-/// The capacities between hosts, all cables of a pair in a direction together, in a common unit
+/// The capacities between hosts, all cables of a pair in a direction together, and the caps of hosts, in a common unit
 ///
 /// Algorithms of the planner work on it; the verifier does not.
 #[derive(Clone, Debug)]
@@ -15,9 +15,16 @@ pub(crate) struct Network {
     /// By arc
     capacities: Vec<u128>,
     latencies: Vec<u64>,
+    /// What each host sends over all arcs at most, and what it receives, where all arcs together have more capacity
+    caps: [Vec<Option<u128>>; 2],
     /// Bytes per second of one unit of capacity
     unit: u128,
 }
+
+/// The side of an arc on which a host sends
+pub(crate) const SEND: usize = 0;
+/// The side of an arc on which a host receives
+pub(crate) const RECEIVE: usize = 1;
 
 /// The pairs of hosts with a cable, each direction by itself, in ascending order
 #[derive(Debug)]
@@ -46,7 +53,8 @@ impl Network {
         ends.dedup();
         let first = (0..=hosts).map(|host| ends.partition_point(|(from, _)| *from < host)).collect();
         let (capacities, latencies) = (vec![0; ends.len()], vec![u64::MAX; ends.len()]);
-        let mut network = Self { arcs: Arc::new(Arcs { first, ends }), capacities, latencies, unit: 1 };
+        let caps = [vec![None; hosts], vec![None; hosts]];
+        let mut network = Self { arcs: Arc::new(Arcs { first, ends }), capacities, latencies, caps, unit: 1 };
         for cable in cabling.cables() {
             for ((from, to), rate) in both_ways(cable.ends).into_iter().zip(cable.rates) {
                 let Some(arc) = network.arc(from, to) else { continue };
@@ -59,9 +67,35 @@ impl Network {
                 network.latencies[arc] = slowest;
             }
         }
-        network.unit = network.capacities.iter().copied().fold(0, gcd);
-        network.capacities.iter_mut().for_each(|capacity| *capacity /= network.unit);
+        for host in 0..hosts {
+            let cap = cabling.cap(host);
+            for (side, cap) in [cap.send, cap.receive].into_iter().enumerate() {
+                let cap = cap.map(u128::from).filter(|cap| *cap < network.whole(side, host));
+                network.caps[side][host] = cap;
+            }
+        }
+        let caps = network.caps.iter().flatten().flatten();
+        network.unit = network.capacities.iter().chain(caps).copied().fold(0, gcd);
+        let caps = network.caps.iter_mut().flatten().flatten();
+        network.capacities.iter_mut().chain(caps).for_each(|capacity| *capacity /= network.unit);
         Ok(network)
+    }
+
+    /// What all arcs out of a host carry together, or all into it
+    pub(crate) fn whole(&self, side: usize, host: usize) -> u128 {
+        let ends = self.arcs.ends.iter().zip(&self.capacities);
+        let of_host = ends.filter(|((from, to), _)| [*from, *to][side] == host);
+        of_host.map(|(_, capacity)| capacity).sum()
+    }
+
+    /// What a host sends at most, if [`SEND`], or receives, if [`RECEIVE`]; `None` if that is no less than all its arcs carry
+    pub(crate) fn cap(&self, side: usize, host: usize) -> Option<u128> {
+        self.caps[side][host]
+    }
+
+    /// Whether some host sends or receives less than all its arcs carry
+    pub(crate) fn has_caps(&self) -> bool {
+        self.caps.iter().flatten().any(Option::is_some)
     }
 
     pub(crate) fn hosts(&self) -> usize {
@@ -104,7 +138,8 @@ impl Network {
     }
 
     pub(crate) fn is_symmetric(&self) -> bool {
-        self.edges().all(|(left, right)| self.capacity(left, right) == self.capacity(right, left))
+        self.caps[SEND] == self.caps[RECEIVE]
+            && self.edges().all(|(left, right)| self.capacity(left, right) == self.capacity(right, left))
     }
 
     /// The same network with `capacity(from, to)` for each pair with a cable
@@ -116,12 +151,32 @@ impl Network {
     /// The network with each arc turned round
     pub(crate) fn reversed(&self) -> Self {
         let latencies = self.arcs.ends.iter().map(|&(from, to)| self.latency(to, from)).collect();
-        Self { latencies, ..self.map(|from, to| self.capacity(to, from)) }
+        let [send, receive] = self.caps.clone();
+        Self { latencies, caps: [receive, send], ..self.map(|from, to| self.capacity(to, from)) }
     }
 
     /// Seconds per byte, of an amount of bytes over a capacity of this network; `None` if it does not fit
     pub(crate) fn seconds(&self, amount: u128, capacity: u128) -> Option<Ratio> {
         Ratio::new(amount, capacity)?.checked_mul(Ratio::new(1, self.unit)?)
+    }
+
+    /// Seconds per byte of a payload of which each arc carries this part: those of the slowest arc, or host with a cap; `None` if it does not fit
+    pub(crate) fn slowest(&self, loads: &BTreeMap<(usize, usize), Ratio>) -> Option<Ratio> {
+        let mut slowest = Ratio::ZERO;
+        let mut of_hosts = BTreeMap::new();
+        for (&(from, to), &load) in loads {
+            slowest = slowest.max(self.seconds(1, self.capacity(from, to))?.checked_mul(load)?);
+            for (side, host) in [from, to].into_iter().enumerate() {
+                if let Some(cap) = self.caps[side][host] {
+                    let (_, sum) = of_hosts.entry((side, host)).or_insert((cap, Ratio::ZERO));
+                    *sum = sum.checked_add(load)?;
+                }
+            }
+        }
+        for (cap, load) in of_hosts.into_values() {
+            slowest = slowest.max(self.seconds(1, cap)?.checked_mul(load)?);
+        }
+        Some(slowest)
     }
 
     /// By host, latency and hops to the host that is furthest from it

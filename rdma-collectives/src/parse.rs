@@ -4,8 +4,8 @@ use std::str::FromStr;
 use crate::plan::PlanFile;
 use crate::text::{HEADER, word};
 use crate::{
-    Cable, Cabling, Certificate, Fingerprint, MAX_CABLES, MAX_HOSTS, MAX_RATE, Operation, Plan, Price, Ratio,
-    Tree,
+    Cable, Cabling, Certificate, Fingerprint, HostCap, MAX_CABLES, MAX_HOSTS, MAX_RATE, Operation, Plan,
+    Price, Ratio, Resource, Tree,
 };
 
 /// A text that is not a plan, with the place of the first mistake
@@ -85,7 +85,7 @@ impl FromStr for PlanFile {
     }
 }
 
-/// The hosts with the cables of the lines that follow, if there are any
+/// The hosts with the cables and the caps of the lines that follow, if there are any cables
 fn cabling(lines: &mut Lines<'_>, hosts: &Hosts) -> Result<Option<Cabling>, ParsePlanError> {
     let mut cables = Vec::new();
     while lines.peek() == Some("cable") {
@@ -97,9 +97,7 @@ fn cabling(lines: &mut Lines<'_>, hosts: &Hosts) -> Result<Option<Cabling>, Pars
             (cables.len() <= MAX_CABLES).then_some(())
         })?;
         for direction in 0..2 {
-            let rate = line.parse("a rate in bytes per second, from 1 to 10^12", |cell| {
-                cell.parse().ok().filter(|rate| (1..=MAX_RATE).contains(rate))
-            })?;
+            let rate = line.parse("a rate in bytes per second, from 1 to 10^12", rate)?;
             cables.last_mut().into_iter().for_each(|cable| cable.rates[direction] = rate);
         }
         line.end()?;
@@ -109,12 +107,33 @@ fn cabling(lines: &mut Lines<'_>, hosts: &Hosts) -> Result<Option<Cabling>, Pars
     }
     let cabling = Cabling::new(hosts.names.iter().cloned(), cables);
     // Names of hosts are all that a plan alone may have and a cabling not.
-    cabling.map(Some).map_err(|error| ParsePlanError {
+    let mut cabling = cabling.map_err(|error| ParsePlanError {
         line: hosts.line,
         cell: 1,
         found: error.to_string(),
         expected: "the hosts of a cabling",
-    })
+    })?;
+    while lines.peek() == Some("cap") {
+        let mut line = lines.next("cap")?;
+        let host = line.parse("a host without a cap so far", |cell| {
+            let host = hosts.indices.get(cell).copied();
+            host.filter(|host| cabling.cap(*host) == HostCap::default())
+        })?;
+        let [send, receive] = [(); 2].map(|()| {
+            line.parse("a rate in bytes per second, from 1 to 10^12, or -", |cell| {
+                if cell == "-" { Some(None) } else { rate(cell).map(Some) }
+            })
+        });
+        let cap = HostCap { send: send?, receive: receive? };
+        line.end()?;
+        cabling = cabling.with_cap(host, cap).expect("the host and the rates were checked");
+    }
+    Ok(Some(cabling))
+}
+
+/// A rate in bytes per second
+fn rate(cell: &str) -> Option<u64> {
+    cell.parse().ok().filter(|rate| (1..=MAX_RATE).contains(rate))
 }
 
 fn operation(mut line: Line<'_>, hosts: &Hosts) -> Result<Operation, ParsePlanError> {
@@ -181,8 +200,7 @@ fn certificate(mut line: Line<'_>, hosts: &Hosts) -> Result<Certificate, ParsePl
         "prices" => {
             let mut prices = Vec::new();
             while !line.at_end() {
-                let (from, to) = line.arc(hosts)?;
-                prices.push(Price { from, to, price: line.number()? });
+                prices.push(Price { of: line.resource(hosts)?, price: line.number()? });
             }
             Ok(Certificate::Prices(prices))
         }
@@ -315,6 +333,18 @@ impl<'a> Line<'a> {
         self.parse("the names of two hosts with > between", |cell| {
             let (parent, child) = cell.split_once('>')?;
             hosts.indices.get(parent).copied().zip(hosts.indices.get(child).copied())
+        })
+    }
+
+    /// Two hosts as `from>to`, or one that sends as `host>`, or one that receives as `>host`
+    fn resource(&mut self, hosts: &Hosts) -> Result<Resource, ParsePlanError> {
+        self.parse("the name of a host with > after or before it, or of two with > between", |cell| {
+            let named = |name: &str| hosts.indices.get(name).copied();
+            Some(match cell.split_once('>')? {
+                (from, "") => Resource::Send { host: named(from)? },
+                ("", to) => Resource::Receive { host: named(to)? },
+                (from, to) => Resource::Cables { from: named(from)?, to: named(to)? },
+            })
         })
     }
 

@@ -1,5 +1,6 @@
 use std::collections::VecDeque;
 
+use crate::capped::within_caps;
 use crate::cut::Cut;
 use crate::flow::{Flow, INFINITE};
 use crate::forest::{checked_amounts, checked_root};
@@ -21,7 +22,7 @@ pub fn scatter(cabling: &Cabling, root: usize, amounts: &[u64]) -> Result<Plan, 
     let network = Network::of(cabling)?;
     let (cut, time, trees) = from_root(&network, root, amounts)?;
     let operation = Operation::Scatter { root, amounts: amounts.to_vec() };
-    Ok(Plan::new(cabling, operation, [time; 2], Certificate::Cut(cut.hosts(false)), trees))
+    within_caps(&network, Plan::new(cabling, operation, [time; 2], Certificate::Cut(cut.hosts(false)), trees))
 }
 
 /// The best plan of a gather, in which the root gets `amounts[v]` from host `v`: that of a scatter over the cables in the
@@ -38,7 +39,7 @@ pub fn gather(cabling: &Cabling, root: usize, amounts: &[u64]) -> Result<Plan, P
     let network = Network::of(cabling)?;
     let (cut, time, trees) = from_root(&network.reversed(), root, amounts)?;
     let operation = Operation::Gather { root, amounts: amounts.to_vec() };
-    Ok(Plan::new(cabling, operation, [time; 2], Certificate::Cut(cut.hosts(true)), trees))
+    within_caps(&network, Plan::new(cabling, operation, [time; 2], Certificate::Cut(cut.hosts(true)), trees))
 }
 
 /// The hosts into which the least capacity leads for what they get, as a cut of the reversed network, and the time that it takes

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use crate::{Cabling, Fingerprint, Ratio, Tree};
 
 /// A collective operation
@@ -64,6 +66,20 @@ pub enum Operation {
     },
 }
 
+impl Operation {
+    /// Whether data goes over the arcs of trees away from their roots, and towards them
+    pub(crate) fn directions(&self) -> [bool; 2] {
+        match self {
+            Self::AllReduce | Self::AllReduceAmong { .. } => [true, true],
+            Self::Gather { .. } | Self::Reduce { .. } | Self::ReduceScatter { .. } => [false, true],
+            Self::AllGather { .. }
+            | Self::AllToAll { .. }
+            | Self::Broadcast { .. }
+            | Self::Scatter { .. } => [true, false],
+        }
+    }
+}
+
 /// A plan, and the cabling that it is for: all that [`verify`](crate::verify()) needs
 ///
 /// ```
@@ -94,21 +110,40 @@ pub enum Certificate {
     /// The parts of a partition: in an all_reduce, each element of the vector crosses between different parts at least
     /// 2 (parts − 1) times; divided by the capacity between different parts in both directions, it is the bound
     Partition(Vec<Vec<usize>>),
-    /// A price for a byte over each pair of neighbours: the cheapest paths for all data, divided by the price of the whole
-    /// capacity, are the bound
+    /// A price for a byte over each pair of neighbours, and for a byte that a host with a cap sends or receives: the cheapest ways of
+    /// all data, divided by the price of the whole capacity, are the bound
     Prices(Vec<Price>),
 }
 
-/// The price of sending a byte from one host to a neighbour
+/// The price of a byte
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Price {
-    /// The host that sends
-    pub from: usize,
-    /// The neighbour
-    pub to: usize,
-    /// The price of one byte, in a unit of its own: only ratios between the prices of one certificate count. A pair without a price is
-    /// free
+    /// What the byte uses
+    pub of: Resource,
+    /// In a unit of its own: only ratios between the prices of one certificate count. What has no price is free
     pub price: u64,
+}
+
+/// What carries only so many bytes per second
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Resource {
+    /// All cables from a host to a neighbour, in this direction
+    Cables {
+        /// The host that sends
+        from: usize,
+        /// The neighbour
+        to: usize,
+    },
+    /// What a host with a cap receives from all neighbours
+    Receive {
+        /// The host
+        host: usize,
+    },
+    /// What a host with a cap sends to all neighbours
+    Send {
+        /// The host
+        host: usize,
+    },
 }
 
 /// How a collective operation uses the cables, how long it takes, and the proof that no plan is faster
@@ -144,6 +179,23 @@ impl Plan {
     ) -> Self {
         let (fingerprint, hosts) = (cabling.fingerprint(), cabling.hosts().to_vec());
         Self { operation, cabling: fingerprint, hosts, time, bound, certificate, trees }
+    }
+
+    /// The part of the payload that goes from each host to a neighbour, `None` if it does not fit into 128 bits
+    pub(crate) fn loads(&self) -> Option<BTreeMap<(usize, usize), Ratio>> {
+        let [down, up] = self.operation.directions();
+        let mut loads = BTreeMap::new();
+        for tree in &self.trees {
+            for &(parent, child) in &tree.arcs {
+                let arcs =
+                    [((parent, child), down), ((child, parent), up)].into_iter().filter(|(_, used)| *used);
+                for (arc, _) in arcs {
+                    let load = loads.entry(arc).or_insert(Ratio::ZERO);
+                    *load = load.checked_add(tree.share)?;
+                }
+            }
+        }
+        Some(loads)
     }
 
     /// Whether the time of the plan is the bound, so that no plan is faster

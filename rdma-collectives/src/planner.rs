@@ -2,7 +2,7 @@ use crate::cut::Cut;
 use crate::large::MAX_EXACT_HOSTS;
 use crate::network::Network;
 use crate::{Cabling, Certificate, Operation, PlanError, Ratio};
-use crate::{all_reduce, all_to_all, forest, large, paths, subgroup};
+use crate::{all_reduce, all_to_all, capped, forest, large, paths, subgroup};
 
 /// Seconds per byte of the payload below which no plan of the operation is, with the proof, and without a plan
 ///
@@ -29,13 +29,13 @@ pub fn bound(cabling: &Cabling, operation: &Operation) -> Result<(Ratio, Certifi
         let bound = narrowest.seconds(network, 1)?;
         Ok((narrowest, bound))
     };
-    Ok(match operation {
+    let without = match operation {
         Operation::AllGather { amounts } => cut(forest::all_gather_bound(&network, amounts)?, true),
-        Operation::AllReduce => all_reduce::bound(&network)?,
-        Operation::AllReduceAmong { members } => subgroup::bound(cabling, members)?,
+        Operation::AllReduce => return all_reduce::bound(cabling, &network),
+        Operation::AllReduceAmong { members } => return subgroup::bound(cabling, members),
         Operation::AllToAll { amounts } => {
             let (bound, prices) = all_to_all::bound(&network, amounts)?;
-            (bound, Certificate::Prices(prices))
+            return Ok((bound, Certificate::Prices(prices)));
         }
         Operation::Broadcast { root } => cut(narrowest(&network, *root)?, true),
         Operation::Gather { root, amounts } => {
@@ -46,7 +46,8 @@ pub fn bound(cabling: &Cabling, operation: &Operation) -> Result<(Ratio, Certifi
             cut(forest::all_gather_bound(&network.reversed(), amounts)?, false)
         }
         Operation::Scatter { root, amounts } => cut(paths::scatter_bound(&network, *root, amounts)?, false),
-    })
+    };
+    capped::bound(&network, operation, without)
 }
 
 /// The best plan of an operation

@@ -4,7 +4,7 @@ use crate::large::MAX_EXACT_HOSTS;
 use crate::network::Network;
 use crate::shortest::Shortest;
 use crate::tree::Distance;
-use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree, forest, large};
+use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree, capped, forest, large};
 
 /// The costs of a block beside the rates and latencies of the cables
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -207,17 +207,14 @@ pub fn flood(cabling: &Cabling) -> Result<Plan, PlanError> {
         return large::plan(cabling, Operation::AllGather { amounts });
     }
     let (cut, bound) = forest::all_gather_bound(&network, &amounts)?;
+    let operation = Operation::AllGather { amounts };
+    let (bound, certificate) =
+        capped::bound(&network, &operation, (bound, Certificate::Cut(cut.hosts(true))))?;
     let share = Ratio::new(1, hosts as u128).ok_or(PlanError::Overflow)?;
     let mut ways = Shortest::new(&network);
     let trees = (0..hosts).map(|root| Tree { share, root, arcs: ways.tree(root, 1) }).collect();
     let time = ways.seconds(hosts as u128).ok_or(PlanError::Overflow)?;
-    Ok(Plan::new(
-        cabling,
-        Operation::AllGather { amounts },
-        [time, bound],
-        Certificate::Cut(cut.hosts(true)),
-        trees,
-    ))
+    Ok(Plan::new(cabling, operation, [time, bound], certificate, trees))
 }
 
 #[cfg(test)]

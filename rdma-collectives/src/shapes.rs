@@ -90,16 +90,6 @@ impl Cabling {
             Err(error) => panic!("{error}"),
         }
     }
-
-    /// The same cabling with this latency of each cable, in nanoseconds
-    #[must_use]
-    pub fn with_latency(&self, latency_ns: u64) -> Self {
-        let cables: Vec<_> = self.cables().iter().map(|cable| cable.latency_ns(latency_ns)).collect();
-        match Self::new(self.hosts().iter().cloned(), cables) {
-            Ok(cabling) => cabling,
-            Err(error) => unreachable!("a latency makes no cabling invalid: {error}"),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -58,10 +58,8 @@ impl<'a> Shortest<'a> {
 
 /// Seconds per byte of a payload of `total` of which each arc carries so much; `None` if it does not fit
 pub(crate) fn slowest(network: &Network, loads: &Loads, total: u128) -> Option<Ratio> {
-    let part = Ratio::new(1, total)?;
-    loads.iter().try_fold(Ratio::ZERO, |slowest, (&(from, to), &load)| {
-        Some(slowest.max(network.seconds(load, network.capacity(from, to))?.checked_mul(part)?))
-    })
+    let parts = loads.iter().map(|(&arc, &load)| Some((arc, Ratio::new(load, total)?)));
+    network.slowest(&parts.collect::<Option<_>>()?)
 }
 
 impl Shortest<'_> {

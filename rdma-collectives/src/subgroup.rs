@@ -1,20 +1,12 @@
-use std::collections::BTreeMap;
-
 use crate::flow::{Flow, INFINITE};
 use crate::large::MAX_EXACT_HOSTS;
+use crate::packing::{Packing, Rates};
 use crate::rounding::{exact_shares, fine_shares};
-use crate::simplex::{Column, Simplex};
 use crate::tree::SpanningTree;
 use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree, all_reduce};
 
-/// Up to so many other hosts, all sets of relays are tried for each tree.
-const ALL_RELAYS: usize = 8;
 /// Up to so many partitions are tried for the bound.
 const MOST_PARTITIONS: u128 = 300_000;
-/// Gains below this are taken for rounding errors.
-const TOLERANCE: f64 = 1e-9;
-/// Trees after which the method ends with the best that it has
-const MAX_STEPS: usize = 5_000;
 
 /// A plan of an all_reduce among some of the hosts, in which others may relay and add up
 ///
@@ -33,13 +25,14 @@ pub fn all_reduce_among(cabling: &Cabling, members: &[usize]) -> Result<Plan, Pl
         // Without a choice of relays, there is an exact method, whose trees are fewer.
         return Ok(Plan { operation, bound, certificate, ..all_reduce(cabling)? });
     }
-    let packed = Packing::new(cabling, members).solve();
+    let rates = Rates::of(cabling);
+    let (packed, _) = Packing::new(&rates, members, u128::min).solve();
     let (trees, weights): (Vec<SpanningTree>, Vec<f64>) = packed.into_iter().unzip();
     let rounded = [exact_shares as fn(&[f64]) -> Option<Vec<Ratio>>, fine_shares];
     let plans = rounded.into_iter().filter_map(|round| {
         let shared = trees.iter().zip(round(&weights)?).filter(|(_, share)| *share != Ratio::ZERO);
         let trees: Vec<_> = shared.map(|(tree, share)| lowest(cabling, tree, share)).collect();
-        Some((slowest(cabling, &trees)?, trees))
+        Some((rates.slowest(&trees)?, trees))
     });
     let best = plans.reduce(|best, next| if next.0 < best.0 { next } else { best });
     let (time, trees) = best.ok_or(PlanError::Overflow)?;
@@ -61,116 +54,6 @@ fn lowest(cabling: &Cabling, tree: &SpanningTree, share: Ratio) -> Tree {
     Tree { share, root, arcs }
 }
 
-/// The largest sum of weights of trees that span the members, with at most the rate of each pair in its slower direction
-struct Packing<'a> {
-    members: &'a [usize],
-    relays: Vec<usize>,
-    edges: Vec<(usize, usize)>,
-    rates: Vec<f64>,
-}
-
-impl<'a> Packing<'a> {
-    fn new(cabling: &Cabling, members: &'a [usize]) -> Self {
-        let hosts = cabling.hosts().len();
-        let pairs = (0..hosts).flat_map(|left| (left + 1..hosts).map(move |right| (left, right)));
-        let slower =
-            |(left, right)| rate_between(cabling, left, right).min(rate_between(cabling, right, left));
-        let (edges, rates): (Vec<_>, Vec<_>) =
-            pairs.map(|pair| (pair, slower(pair))).filter(|(_, rate)| *rate > 0).unzip();
-        let largest = rates.iter().copied().max().unwrap_or(1) as f64;
-        let rates = rates.into_iter().map(|rate| rate as f64 / largest).collect();
-        let relays = (0..hosts).filter(|host| !members.contains(host)).collect();
-        Self { members, relays, edges, rates }
-    }
-
-    /// Column generation: the cheapest tree at the prices of the cables enters, until none costs less than it is worth
-    fn solve(&self) -> Vec<(SpanningTree, f64)> {
-        let mut simplex = Simplex::new(&self.rates);
-        // By column; those of slacks have none.
-        let mut trees: Vec<Option<SpanningTree>> = Vec::new();
-        for _ in 0..MAX_STEPS {
-            let prices = simplex.prices();
-            let slack = (0..prices.len()).find(|&edge| prices[edge] < -TOLERANCE);
-            let (entries, tree) = match slack {
-                Some(edge) => (vec![edge], None),
-                None => match self.cheapest(&prices) {
-                    Some((cost, tree)) if cost < 1.0 - TOLERANCE => (tree.clone(), Some(tree)),
-                    _ => break,
-                },
-            };
-            let worth = if tree.is_some() { 1.0 } else { 0.0 };
-            let entries = entries.into_iter().map(|edge| (edge, 1.0)).collect();
-            if simplex.enter(Column { entries, worth }).is_none() {
-                break;
-            }
-            trees.push(tree.map(|edges| SpanningTree::new(edges.into_iter().map(|edge| self.edges[edge]))));
-        }
-        let values = simplex.values(&self.rates).into_iter().filter(|(_, value)| *value > TOLERANCE);
-        values.filter_map(|(column, value)| Some((trees[column].clone()?, value))).collect()
-    }
-
-    /// The price and the edges of the cheapest tree that spans the members: a minimum spanning tree for each set of relays
-    fn cheapest(&self, prices: &[f64]) -> Option<(f64, Vec<usize>)> {
-        let mut order: Vec<_> = (0..self.edges.len()).collect();
-        order.sort_by(|&left, &right| prices[left].total_cmp(&prices[right]));
-        let sets: Vec<u64> = match self.relays.len() <= ALL_RELAYS {
-            true => (0..1 << self.relays.len()).collect(),
-            false => vec![0, u64::MAX],
-        };
-        let trees = sets.into_iter().filter_map(|set| self.spanning(&order, set));
-        let costs = trees.map(|tree| (tree.iter().map(|&edge| prices[edge].max(0.0)).sum::<f64>(), tree));
-        costs.min_by(|(left, a), (right, b)| left.total_cmp(right).then(a.len().cmp(&b.len())))
-    }
-
-    /// The tree of the first possible edges in this order among the members and a set of relays, without useless relays
-    fn spanning(&self, order: &[usize], set: u64) -> Option<Vec<usize>> {
-        let hosts = self.members.len() + self.relays.len();
-        let member = |host: usize| self.members.contains(&host);
-        let mut used: Vec<bool> = (0..hosts).map(member).collect();
-        self.relays.iter().enumerate().for_each(|(bit, &relay)| used[relay] = set >> bit & 1 == 1);
-        let mut blocks: Vec<usize> = (0..hosts).collect();
-        let mut tree = Vec::new();
-        for &edge in order {
-            let (left, right) = self.edges[edge];
-            let (kept, merged) = (blocks[left], blocks[right]);
-            if used[left] && used[right] && kept != merged {
-                blocks.iter_mut().filter(|block| **block == merged).for_each(|block| *block = kept);
-                tree.push(edge);
-            }
-        }
-        let touches = |edge: usize, host: usize| self.edges[edge].0 == host || self.edges[edge].1 == host;
-        while let Some(&useless) =
-            self.relays.iter().find(|&&relay| tree.iter().filter(|&&edge| touches(edge, relay)).count() == 1)
-        {
-            tree.retain(|&edge| !touches(edge, useless));
-        }
-        let whole = self.members.iter().all(|&member| blocks[member] == blocks[self.members[0]]);
-        whole.then_some(tree)
-    }
-}
-
-/// Seconds per byte on the slowest cable, each tree being used in both directions
-fn slowest(cabling: &Cabling, trees: &[Tree]) -> Option<Ratio> {
-    let mut loads: BTreeMap<(usize, usize), Ratio> = BTreeMap::new();
-    for tree in trees {
-        for &(parent, child) in &tree.arcs {
-            let load = loads.entry((parent.min(child), parent.max(child))).or_insert(Ratio::ZERO);
-            *load = load.checked_add(tree.share)?;
-        }
-    }
-    let mut slowest = Ratio::ZERO;
-    for ((left, right), load) in loads {
-        let [rate, back] =
-            [(left, right), (right, left)].map(|way| rate(cabling, |from, to| (from, to) == way));
-        slowest = slowest.max(load.checked_mul(Ratio::new(1, rate.min(back))?)?);
-    }
-    Some(slowest)
-}
-
-fn rate_between(cabling: &Cabling, from: usize, to: usize) -> u128 {
-    rate(cabling, |tail, head| (tail, head) == (from, to))
-}
-
 /// Bytes per second of all cables, each direction by itself, that are counted
 fn rate(cabling: &Cabling, counted: impl Fn(usize, usize) -> bool) -> u128 {
     let directions = cabling.cables().iter().flat_map(|cable| {
@@ -182,6 +65,21 @@ fn rate(cabling: &Cabling, counted: impl Fn(usize, usize) -> bool) -> u128 {
 
 /// Seconds per byte below which no all_reduce among these hosts is, with the proof
 pub(crate) fn bound(cabling: &Cabling, members: &[usize]) -> Result<(Ratio, Certificate), PlanError> {
+    let without = bound_without_caps(cabling, members)?;
+    let rates = Rates::of(cabling);
+    if !rates.has_caps() {
+        return Ok(without);
+    }
+    let packing = Packing::new(&rates, members, |there, back| there + back);
+    let (_, prices) = packing.solve();
+    let bounds = rates.rounded(&packing, &prices).into_iter().filter_map(|prices| {
+        let bound = Ratio::new(rates.joined(&prices, members), rates.whole(&prices)?)?;
+        Some((bound, Certificate::Prices(prices)))
+    });
+    Ok(bounds.fold(without, |best, next| if next.0 > best.0 { next } else { best }))
+}
+
+fn bound_without_caps(cabling: &Cabling, members: &[usize]) -> Result<(Ratio, Certificate), PlanError> {
     let hosts = cabling.hosts().len();
     if hosts > MAX_EXACT_HOSTS {
         return Err(PlanError::TooManyHosts { hosts, most: MAX_EXACT_HOSTS });

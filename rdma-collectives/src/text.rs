@@ -1,7 +1,7 @@
 use std::fmt;
 
 use crate::plan::PlanFile;
-use crate::{Cable, Certificate, Operation, Plan, Price};
+use crate::{Cable, Cabling, Certificate, HostCap, Operation, Plan, Price, Resource};
 
 /// What the first line of a plan says: the format and its version.
 pub(crate) const HEADER: [&str; 2] = ["rdma-plan", "1"];
@@ -25,28 +25,35 @@ pub(crate) mod word {
 /// Lines that begin with `#` are for readers, and are skipped.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write(f, &[])
+        self.write(f, None)
     }
 }
 
-/// A plan as a file, with a line for each cable behind that of the hosts: its ends as `a>b`, and bytes per second there and back
+/// A plan as a file, with a line for each cable behind that of the hosts: its ends as `a>b`, and bytes per second there and back; then one for
+/// each cap: the host, and bytes per second that it sends and receives, or `-`
 impl fmt::Display for PlanFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cables = self.cabling.as_ref().map_or(&[][..], crate::Cabling::cables);
-        self.plan.write(f, cables)
+        self.plan.write(f, self.cabling.as_ref())
     }
 }
 
 impl Plan {
-    fn write(&self, f: &mut fmt::Formatter<'_>, cables: &[Cable]) -> fmt::Result {
+    fn write(&self, f: &mut fmt::Formatter<'_>, cabling: Option<&Cabling>) -> fmt::Result {
         // A plan may be wrong, and can be printed then, too.
         let name = |host: usize| self.hosts.get(host).map_or("?", String::as_str);
         let row = |amounts: &[u64]| amounts.iter().map(|amount| format!(" {amount}")).collect::<String>();
         writeln!(f, "{} {}", HEADER[0], HEADER[1])?;
         writeln!(f, "cabling {}", self.cabling)?;
         writeln!(f, "hosts {}", self.hosts.join(" "))?;
-        for &Cable { ends: [left, right], rates: [there, back], .. } in cables {
-            writeln!(f, "cable {}>{} {there} {back}", name(left), name(right))?;
+        if let Some(cabling) = cabling {
+            for &Cable { ends: [left, right], rates: [there, back], .. } in cabling.cables() {
+                writeln!(f, "cable {}>{} {there} {back}", name(left), name(right))?;
+            }
+            for (host, HostCap { send, receive }) in cabling.caps() {
+                let [send, receive] =
+                    [send, receive].map(|rate| rate.map_or_else(|| "-".to_owned(), |rate| rate.to_string()));
+                writeln!(f, "cap {} {send} {receive}", name(host))?;
+            }
         }
         match &self.operation {
             Operation::AllGather { amounts } => writeln!(f, "operation {}{}", word::ALL_GATHER, row(amounts)),
@@ -84,8 +91,13 @@ impl Plan {
             }
             Certificate::Prices(prices) => {
                 write!(f, "prices")?;
-                for &Price { from, to, price } in prices {
-                    write!(f, " {}>{} {price}", name(from), name(to))?;
+                for &Price { of, price } in prices {
+                    match of {
+                        Resource::Cables { from, to } => write!(f, " {}>{}", name(from), name(to)),
+                        Resource::Receive { host } => write!(f, " >{}", name(host)),
+                        Resource::Send { host } => write!(f, " {}>", name(host)),
+                    }?;
+                    write!(f, " {price}")?;
                 }
                 writeln!(f)
             }

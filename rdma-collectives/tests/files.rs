@@ -5,8 +5,8 @@ mod common;
 use common::{Numbers, random_cabling};
 use proptest::prelude::*;
 use rdma_collectives::{
-    Cable, Cabling, Certificate, ParsePlanError, Plan, PlanError, PlanFile, Ratio, VerifyError, all_gather,
-    all_reduce, broadcast, gather, reduce, reduce_scatter, scatter, verify,
+    Cable, Cabling, Certificate, HostCap, ParsePlanError, Plan, PlanError, PlanFile, Ratio, VerifyError,
+    all_gather, all_reduce, broadcast, gather, reduce, reduce_scatter, scatter, verify,
 };
 
 fn plans(cabling: &Cabling) -> Vec<Plan> {
@@ -87,6 +87,23 @@ fn a_plan_with_its_cables_is_verified_alone() {
         ("700 20", "700 20 1", "line 5, cell 5: \"1\" is not the end of the line"),
     ] {
         let error = text.replacen(from, to, 1).parse::<PlanFile>().unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
+    let cap = HostCap { send: Some(900), receive: None };
+    let capped = cabling.with_cap(0, cap).unwrap().with_cap(2, HostCap::new(800)).unwrap();
+    let plan = all_reduce(&capped).unwrap();
+    let with_caps = PlanFile { plan: plan.clone(), cabling: Some(capped.clone()) }.to_string();
+    assert!(with_caps.contains("\ncable a>c 3 3\ncap a 900 -\ncap c 800 800\noperation"), "{with_caps}");
+    assert_eq!(verified(&with_caps), verify(&capped, &plan));
+    let error = verified(&with_caps.replace("cap a 900 -", "cap a 900 901")).unwrap_err();
+    assert!(matches!(error, VerifyError::OtherCabling { .. }), "{error}");
+    for (from, to, message) in [
+        ("cap c", "cap a", "line 8, cell 2: \"a\" is not a host without a cap so far"),
+        ("cap c", "cap d", "line 8, cell 2: \"d\" is not a host without a cap so far"),
+        ("900 -", "900 0", "line 7, cell 4: \"0\" is not a rate in bytes per second, from 1 to 10^12, or -"),
+        ("900 -", "900 - 1", "line 7, cell 5: \"1\" is not the end of the line"),
+    ] {
+        let error = with_caps.replacen(from, to, 1).parse::<PlanFile>().unwrap_err();
         assert_eq!(error.to_string(), message);
     }
     let error = text.replace("hosts a b c", "hosts a b c d/e").parse::<PlanFile>().unwrap_err();

@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use clap::ValueEnum as _;
 use rdma_collectives::{
-    Addition, Cabling, Certificate, Operation, Plan, PlanError, PlanFile, Price as CablePrice, Unplug,
-    additions, plan, unplugs, verify,
+    Addition, Cabling, Certificate, Operation, Plan, PlanError, PlanFile, Price as GivenPrice, Resource,
+    Unplug, additions, plan, unplugs, verify,
 };
 use rdma_sim::LineRate;
 use rdma_sim::topology::Topology;
@@ -36,7 +36,7 @@ struct Planned<'a> {
     trees: Vec<Share<'a>>,
     unplugs: Vec<Without<'a>>,
     additions: Vec<With<'a>>,
-    /// `null` for Macs of different speeds
+    /// `null` for Macs of different speeds, and for Macs with caps
     best_cabling: Option<BestCabling>,
 }
 
@@ -49,11 +49,12 @@ enum Proof<'a> {
     Prices(Vec<Price<'a>>),
 }
 
-/// Cost of a byte over the cables from one host to another
+/// Cost of a byte over the cables from one host to another, or of one that a host with a cap sends or receives
 #[derive(Debug, Serialize)]
 struct Price<'a> {
-    from: &'a str,
-    to: &'a str,
+    /// `null` for all neighbours
+    from: Option<&'a str>,
+    to: Option<&'a str>,
     price: u64,
 }
 
@@ -122,9 +123,12 @@ fn plan_cabling(name: &str, args: &TopoPlan, output: Output) -> Result<()> {
             progress.finish_and_clear();
             let with = with_each(&cabling, &operation, &counts)?;
             let progress = progress::spinner("looking for the best cabling");
-            let best = Best::of_macs(&topology, &cabling, &operation, made.bound)?;
+            let best = match cabling.has_caps() {
+                true => Err(CAPPED),
+                false => Best::of_macs(&topology, &cabling, &operation, made.bound)?.ok_or(NO_BEST),
+            };
             progress.finish_and_clear();
-            (without, with, best.ok_or(NO_BEST))
+            (without, with, best)
         }
     };
     if let Some(path) = &args.write_cabling {
@@ -154,7 +158,10 @@ fn with_each(cabling: &Cabling, operation: &Operation, free_ports: &[usize]) -> 
 }
 
 /// Why cablings are not compared.
-const INCOMPARABLE: &str = "not looked for: the bounds of so many hosts (above 64, or 16 in an all-to-all) do not say which cabling is better";
+const INCOMPARABLE: &str = "not looked for: the bounds of so many hosts (above 64, above 32 with caps, or above 16 in an all-to-all) do not say which cabling is better";
+
+/// Why there is no best cabling of Macs with caps.
+const CAPPED: &str = "some Macs have caps: their best cabling is not known";
 
 /// Why there is no best cabling.
 const NO_BEST: &str =
@@ -208,7 +215,15 @@ fn report<'a>(
         Certificate::Partition(parts) => Proof::Partition(parts.iter().map(|part| names(part)).collect()),
         Certificate::Cut(set) => Proof::Cut(names(set)),
         Certificate::Prices(prices) => {
-            let price = |of: &CablePrice| Price { from: host(of.from), to: host(of.to), price: of.price };
+            let ends = |of: Resource| match of {
+                Resource::Cables { from, to } => [Some(from), Some(to)],
+                Resource::Receive { host } => [None, Some(host)],
+                Resource::Send { host } => [Some(host), None],
+            };
+            let price = |given: &GivenPrice| {
+                let [from, to] = ends(given.of).map(|end| end.map(host));
+                Price { from, to, price: given.price }
+            };
             Proof::Prices(prices.iter().map(price).collect())
         }
         other => unreachable!("{other:?} is a proof that this tool does not know"),
@@ -317,9 +332,12 @@ fn proof(report: &Planned<'_>) -> String {
         Proof::Cut(hosts) => {
             format!("all data of {} for others goes over the cables out of this set", set(hosts))
         }
-        Proof::Prices(_) => {
-            "at the prices in the plan file (--out), even the cheapest ways of the data cost as much as that time of all cables"
-                .to_owned()
+        Proof::Prices(prices) => {
+            let has_hosts = prices.iter().any(|price| price.from.is_none() || price.to.is_none());
+            let all = if has_hosts { "all cables and Macs with caps" } else { "all cables" };
+            format!(
+                "at the prices in the plan file (--out), even the cheapest ways of the data cost as much as that time of {all}"
+            )
         }
     }
 }

@@ -99,6 +99,8 @@ pub fn recommend(hosts: usize, ports: usize, rate: u64) -> Result<Recommendation
 
 /// The best cabling that is found for an operation among hosts with these numbers of ports, with cables of `rate` bytes per second
 ///
+/// Hosts have no [caps](crate::HostCap): which cabling is best for hosts with some is not known.
+///
 /// Hosts with equal numbers of ports get cables to `i ± s` for some steps `s`, or a cabling of well-known shape: of those with the smallest
 /// diameter, and then the smallest sum of distances, the fastest. Others get a cable between those with the most free ports, again and again.
 /// If the result does not meet the bound of [`Recommendation::least`], cables are moved for as long as that helps.
@@ -114,7 +116,7 @@ pub fn recommend_for(
     operation: &Operation,
 ) -> Result<Recommendation, AdviceError> {
     require_hosts(ports.len())?;
-    require_exact(ports.len(), operation)?;
+    require_exact(ports.len(), operation, false)?;
     require_ports(ports)?;
     if rate == 0 || rate > MAX_RATE {
         return Err(CablingError::Rate { cable: 0, rate }.into());

@@ -11,7 +11,7 @@ impl Recommendation {
     ///
     /// `current` has the same hosts in the same order; with another number of hosts the result is the same as before. Hosts change
     /// places if they have as many ports and the same part in the operation. Cables of another rate do not stay. Exchanges of two hosts
-    /// are tried for as long as they help: other places might leave more cables.
+    /// are tried for as long as they help: other places might leave more cables. Caps of `current` do not count.
     #[must_use]
     pub fn nearest_to(&self, current: &Cabling) -> Self {
         let hosts = self.ports.len();

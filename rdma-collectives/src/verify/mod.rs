@@ -1,19 +1,21 @@
 //! Checks plans against a cabling; uses the types of plans and nothing of the code that makes them
 
+mod prices;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Cabling, Certificate, Operation, Plan, Price, Ratio, Tree};
+use crate::{Cabling, Certificate, Operation, Plan, Ratio, Tree};
 
 /// Checks every claim of a plan, and returns by how much its time is above its bound at most: 1 for an optimal plan
 ///
-/// A plan that passes transfers the whole payload as its operation demands, within [`Plan::time`] on each cable in each direction;
-/// and no plan takes less than [`Plan::bound`], which its certificate proves. Any plan may be given: this function does not
+/// A plan that passes transfers the whole payload as its operation demands, within [`Plan::time`] on each cable in each direction and
+/// at each host with a cap; and no plan takes less than [`Plan::bound`], which its certificate proves. Any plan may be given: this function does not
 /// panic, and needs about as much memory as the plan has.
 ///
 /// # Errors
 ///
 /// The first claim that is wrong: [`VerifyError::OtherCabling`] and [`VerifyError::OtherHosts`]; [`VerifyError::Operation`] for amounts or a root that do not fit
-/// the hosts; [`VerifyError::Tree`] and [`VerifyError::Shares`] for how the payload travels; [`VerifyError::Load`];
+/// the hosts; [`VerifyError::Tree`] and [`VerifyError::Shares`] for how the payload travels; [`VerifyError::Load`] and [`VerifyError::HostLoad`];
 /// [`VerifyError::Certificate`] and [`VerifyError::Bound`]; [`VerifyError::Overflow`].
 pub fn verify(cabling: &Cabling, plan: &Plan) -> Result<Ratio, VerifyError> {
     if plan.cabling == cabling.fingerprint() && plan.hosts != cabling.hosts() {
@@ -26,7 +28,7 @@ pub fn verify(cabling: &Cabling, plan: &Plan) -> Result<Ratio, VerifyError> {
             given: cabling.fingerprint().to_string(),
         });
     }
-    let check = Check { plan, hosts: cabling.hosts().len(), rates: rates(cabling) };
+    let check = Check { plan, cabling, hosts: cabling.hosts().len(), rates: rates(cabling) };
     let total = check.payload()?;
     check.trees()?;
     check.shares(total)?;
@@ -57,6 +59,21 @@ pub enum VerifyError {
     Certificate {
         /// Why
         reason: &'static str,
+    },
+
+    /// A host has more to send or to receive than the plan says
+    #[error(
+        "what {host} {direction} takes {taken} seconds per byte of the payload under its cap, and the plan claims {claimed}"
+    )]
+    HostLoad {
+        /// The host
+        host: String,
+        /// `sends` or `receives`
+        direction: &'static str,
+        /// The time it takes
+        taken: Ratio,
+        /// The claim of the plan
+        claimed: Ratio,
     },
 
     /// A cable has more to carry than the plan says
@@ -137,6 +154,7 @@ fn rates(cabling: &Cabling) -> BTreeMap<(usize, usize), u128> {
 
 struct Check<'a> {
     plan: &'a Plan,
+    cabling: &'a Cabling,
     hosts: usize,
     rates: BTreeMap<(usize, usize), u128>,
 }
@@ -286,8 +304,9 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn loads(&self) -> Result<(), VerifyError> {
-        let (down, up) = match self.plan.operation {
+    /// Whether data goes over the arcs of trees away from the root, and towards it
+    fn directions(&self) -> (bool, bool) {
+        match self.plan.operation {
             Operation::AllReduce | Operation::AllReduceAmong { .. } => (true, true),
             Operation::Gather { .. } | Operation::Reduce { .. } | Operation::ReduceScatter { .. } => {
                 (false, true)
@@ -296,7 +315,11 @@ impl Check<'_> {
             | Operation::AllToAll { .. }
             | Operation::Broadcast { .. }
             | Operation::Scatter { .. } => (true, false),
-        };
+        }
+    }
+
+    fn loads(&self) -> Result<(), VerifyError> {
+        let (down, up) = self.directions();
         let mut loads: BTreeMap<(usize, usize), Ratio> = BTreeMap::new();
         for tree in &self.plan.trees {
             for &(parent, child) in &tree.arcs {
@@ -310,14 +333,30 @@ impl Check<'_> {
                 }
             }
         }
-        for ((from, to), load) in loads {
-            let rate = self.rates.get(&(from, to)).copied().unwrap_or_default();
+        let taken = |load: Ratio, rate: u128| {
             let taken = Ratio::new(1, rate).and_then(|second| second.checked_mul(load));
-            let taken = taken.ok_or(VerifyError::Overflow)?;
-            if taken > self.plan.time {
-                let name = |host: usize| self.plan.hosts[host].clone();
+            taken.ok_or(VerifyError::Overflow)
+        };
+        let name = |host: usize| self.plan.hosts[host].clone();
+        let claimed = self.plan.time;
+        for (&(from, to), &load) in &loads {
+            let taken = taken(load, self.rates.get(&(from, to)).copied().unwrap_or_default())?;
+            if taken > claimed {
                 let arc = format!("{}>{}", name(from), name(to));
-                return Err(VerifyError::Load { arc, taken, claimed: self.plan.time });
+                return Err(VerifyError::Load { arc, taken, claimed });
+            }
+        }
+        for host in 0..self.hosts {
+            let cap = self.cabling.cap(host);
+            for (direction, cap) in [("sends", cap.send), ("receives", cap.receive)] {
+                let Some(cap) = cap else { continue };
+                let of_host = |(from, to): (usize, usize)| if direction == "sends" { from } else { to };
+                let mut over = loads.iter().filter(|(arc, _)| of_host(**arc) == host);
+                let sum = over.try_fold(Ratio::ZERO, |sum, (_, load)| sum.checked_add(*load));
+                let taken = taken(sum.ok_or(VerifyError::Overflow)?, cap.into())?;
+                if taken > claimed {
+                    return Err(VerifyError::HostLoad { host: name(host), direction, taken, claimed });
+                }
             }
         }
         Ok(())
@@ -390,48 +429,6 @@ impl Check<'_> {
         }
         let crossing = self.rates.iter().filter(|((from, to), _)| part_of[from] != part_of[to]);
         quotient(2 * (parts.len() as u128 - 1), 1, crossing.map(|(_, rate)| rate).sum())
-    }
-
-    fn prices(&self, prices: &[Price], total: u128) -> Result<Ratio, VerifyError> {
-        let Operation::AllToAll { amounts } = &self.plan.operation else {
-            return Err(VerifyError::Certificate { reason: "prices are those of an all_to_all only" });
-        };
-        let overflow = || VerifyError::Overflow;
-        let mut given = BTreeMap::new();
-        for &Price { from, to, price } in prices {
-            if !self.rates.contains_key(&(from, to)) || given.insert((from, to), u128::from(price)).is_some()
-            {
-                return Err(VerifyError::Certificate {
-                    reason: "a price is for hosts without a cable, or there twice",
-                });
-            }
-        }
-        let mut whole = 0_u128;
-        let mut costs = vec![vec![None; self.hosts]; self.hosts];
-        for (&(from, to), &rate) in &self.rates {
-            let price = given.get(&(from, to)).copied().unwrap_or_default();
-            costs[from][to] = Some(price);
-            whole = price.checked_mul(rate).and_then(|cost| whole.checked_add(cost)).ok_or_else(overflow)?;
-        }
-        (0..self.hosts).for_each(|host| costs[host][host] = Some(0));
-        for via in 0..self.hosts {
-            for from in 0..self.hosts {
-                for to in 0..self.hosts {
-                    // Sums of at most 1,024 prices of 64 bits.
-                    let path = costs[from][via].zip(costs[via][to]).map(|(first, second)| first + second);
-                    costs[from][to] = match (costs[from][to], path) {
-                        (Some(old), Some(new)) => Some(old.min(new)),
-                        (old, new) => old.or(new),
-                    };
-                }
-            }
-        }
-        let mut spent = 0_u128;
-        for (from, to) in (0..self.hosts).flat_map(|from| (0..self.hosts).map(move |to| (from, to))) {
-            let cost = costs[from][to].unwrap_or_default().checked_mul(u128::from(amounts[from][to]));
-            spent = cost.and_then(|cost| spent.checked_add(cost)).ok_or_else(overflow)?;
-        }
-        quotient(spent, total, whole)
     }
 }
 
