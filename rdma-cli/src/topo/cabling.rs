@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow};
-use rdma_collectives::{Cable, Cabling, PlanError};
+use rdma_collectives::{Cable, Cabling, HostCap, PlanError};
 use rdma_sim::topology::Topology;
 use rdma_sim::{LineRate, Timing};
 
@@ -16,7 +16,7 @@ pub(super) fn read(args: &args::Topology) -> Result<Topology> {
     cabled_macs::read(&args.topology, args.hosts)
 }
 
-/// The cabling of the topology called `name`: what a cable carries is its payload in full frames, and its latency that of the simulator
+/// The cabling of the topology called `name`: what a cable or a Mac with a cap carries is its payload in full frames, and its latency that of the simulator
 pub(crate) fn cabling(name: &str, topology: &Topology) -> Result<Cabling> {
     let hosts = topology.hosts().iter().map(|host| host.name().to_owned()).collect::<Vec<_>>();
     let index = |name: &str| hosts.iter().position(|host| host == name).context("a cable ends at no host");
@@ -28,6 +28,10 @@ pub(crate) fn cabling(name: &str, topology: &Topology) -> Result<Cabling> {
         Ok(cable.latency_ns(latency_ns))
     });
     let cabling = Cabling::new(hosts.iter().cloned(), cables.collect::<Result<Vec<_>>>()?);
+    let caps = topology.hosts().iter().enumerate().filter_map(|(host, mac)| Some((host, mac.cap()?)));
+    let cabling = caps
+        .into_iter()
+        .fold(cabling, |cabling, (host, cap)| cabling?.with_cap(host, HostCap::new(bytes_per_second(cap))));
     cabling.map_err(|error| cabled_macs::refused(name, &error))
 }
 

@@ -34,6 +34,9 @@ pub(super) fn write(topology: &Topology, to: &Written, output: Output) -> Result
     };
     if matches!(to.to, Format::Hostfile | Format::Matrix) {
         lost_rates(topology).iter().for_each(|lost| note(lost));
+        if topology.hosts().iter().any(|host| host.cap().is_some()) {
+            note("formats of MLX have no caps: Macs are read without");
+        }
     }
     if output == Output::Text || !is_standard(&to.out) {
         write_all(&to.out, &text)?;

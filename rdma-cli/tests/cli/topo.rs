@@ -38,6 +38,36 @@ fn a_plan_has_its_proof() {
     assert!(text.contains("a:rdma_en4 – c:rdma_en4  0.800 × as long"), "the cable to add: {text}");
 }
 
+/// A star of four whose centre carries as much as one cable: it sends the sum to each leaf. Catches a cap that is not read, or not proved.
+#[test]
+fn caps_of_macs_count() {
+    let folder = tempdir().unwrap();
+    let [capped, free, plan] = ["capped.toml", "free.toml", "p.plan"].map(|name| folder.path().join(name));
+    let leaf = |name: &str, port: usize| {
+        let ends = format!("[\"{name}:rdma_en2\", \"hub:rdma_en{port}\"]");
+        format!("[[host]]\nname = \"{name}\"\nports = 3\n\n[[cable]]\nends = {ends}\n\n")
+    };
+    let leaves: String = ["a", "b", "c"].into_iter().zip(2..).map(|(name, port)| leaf(name, port)).collect();
+    let hub = |cap: &str| format!("[[host]]\nname = \"hub\"\nports = 3\n{cap}\n{leaves}");
+    fs::write(&capped, hub("cap_gbps = 80\n")).unwrap();
+    fs::write(&free, hub("")).unwrap();
+    let report = json(&tb5!("topo", "plan", &capped, "--out", &plan, "--json"));
+    let number = |name: &str| report[name].as_f64().unwrap();
+    let found = number("plan_seconds_per_byte") * number("cable_bytes_per_second");
+    assert!((found - 3.0).abs() < 1e-6, "{found}");
+    let prices = report["certificate"]["prices"].as_array().unwrap();
+    let ends: Vec<_> = prices.iter().map(|price| (price["from"].as_str(), price["to"].as_str())).collect();
+    assert_eq!(ends, [(Some("hub"), None), (None, Some("hub"))]);
+    assert_eq!((report["optimal"].as_bool(), report["best_cabling"].is_null()), (Some(true), true));
+    let text = stdout(&tb5!("topo", "plan", &capped));
+    assert!(text.contains("all cables and Macs with caps"), "{text}");
+    assert!(text.contains("some Macs have caps: their best cabling is not known"), "{text}");
+    assert_eq!(json(&tb5!("topo", "check", &capped, &plan, "--json"))["optimal"].as_bool(), Some(true));
+    assert_failed(&tb5!("topo", "check", &free, &plan), 1, &["the plan is for the cabling"]);
+    let lost = tb5!("topo", "convert", &capped, "--to", "hostfile", "--out", "-");
+    assert!(stderr(&lost).contains("formats of MLX have no caps"), "{}", stderr(&lost));
+}
+
 /// Catches a cable to add that changes nothing: the table listed five of them, each with "1.000 × as long".
 #[test]
 fn only_cables_that_make_the_operation_faster_are_proposed() {

@@ -71,7 +71,7 @@ impl Topology {
         let index = self.hosts.len();
         let ports =
             (0..mac.ports()).map(|position| Port::new(index, position, first_interface, mac)).collect();
-        self.hosts.push(Host { name: host, mac, first_interface, ports });
+        self.hosts.push(Host { name: host, mac, first_interface, ports, cap: None });
         Ok(self)
     }
 

@@ -222,6 +222,13 @@ pub enum TopologyError {
         address: String,
     },
 
+    /// A text has a cap that lets nothing pass, or more than any
+    #[error("cap_gbps = {gbps} is no cap of a host: give up to 1000, such as 120")]
+    UnusableCap {
+        /// The number that was given
+        gbps: String,
+    },
+
     /// A text has an end of a cable that is not one
     #[error("{end:?} is no end of a cable: write host:device, such as \"a:rdma_en2\"")]
     UnusableEnd {

@@ -72,6 +72,7 @@ pub struct Host {
     mac: MacModel,
     first_interface: u16,
     pub(crate) ports: Vec<Port>,
+    cap: Option<LineRate>,
 }
 
 impl Topology {
@@ -123,6 +124,13 @@ impl Host {
     /// The model of the Mac
     pub fn mac(&self) -> MacModel {
         self.mac
+    }
+
+    /// What all of its cables carry together at most, in each direction
+    ///
+    /// `cap_gbps` of a text, for programs that plan with it; the simulator does not slow the Mac down.
+    pub fn cap(&self) -> Option<LineRate> {
+        self.cap
     }
 
     /// Its ports, in the order of their devices

@@ -49,6 +49,8 @@ struct HostTable {
     mac: Option<Spanned<String>>,
     ports: Option<Spanned<usize>>,
     first_interface: Option<u16>,
+    #[serde(serialize_with = "write_gbps")]
+    cap_gbps: Option<Spanned<f64>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     port: Vec<PortTable>,
 }
@@ -85,6 +87,7 @@ impl Topology {
     ///     name = "right"
     ///     ports = 4                        # instead of mac: any Mac with so many ports
     ///     first_interface = 3              # its devices are rdma_en3 and on; 2 if not given
+    ///     cap_gbps = 200                   # what all of its cables carry together, for plans; no cap if not given
     ///
     ///     [[host.port]]                    # only for ports with other addresses than usual
     ///     device = "rdma_en3"
@@ -240,6 +243,10 @@ impl HostTable {
             (TopologyError::PortCount { .. }, Some(ports)) => at(text, ports)(error),
             _ => at(text, &self.name)(error),
         })?;
+        if let (Some(gbps), Some(host)) = (&self.cap_gbps, topology.hosts.last_mut()) {
+            let unusable = || TopologyError::UnusableCap { gbps: gbps.get_ref().to_string() };
+            host.cap = Some(line_rate(gbps).ok_or_else(|| at(text, gbps)(unusable()))?);
+        }
         for (number, port) in self.port.iter().enumerate() {
             let wrong = at(text, &port.device);
             let device = port.device.get_ref();
@@ -305,11 +312,18 @@ fn model(
 
 fn rate(text: &str, gbps: Option<&Spanned<f64>>) -> Result<LineRate, TopologyError> {
     let Some(gbps) = gbps else { return Ok(LineRate::TB5) };
+    let unusable = || TopologyError::UnusableGbps { gbps: gbps.get_ref().to_string() };
+    line_rate(gbps).ok_or_else(|| at(text, gbps)(unusable()))
+}
+
+/// The rate, unless it is none that a cable can have
+fn line_rate(gbps: &Spanned<f64>) -> Option<LineRate> {
     let bits = (gbps.get_ref() * 1e9).round();
-    if !(1.0..=MAX_RATE as f64).contains(&bits) {
-        return Err(at(text, gbps)(TopologyError::UnusableGbps { gbps: gbps.get_ref().to_string() }));
-    }
-    Ok(LineRate { bits_per_second: bits as u64 })
+    (1.0..=MAX_RATE as f64).contains(&bits).then_some(LineRate { bits_per_second: bits as u64 })
+}
+
+fn gbps(rate: LineRate) -> Spanned<f64> {
+    spanless(rate.bits_per_second as f64 / 1e9)
 }
 
 fn read_end<'a>(text: &str, end: &'a Spanned<String>) -> Result<(&'a str, &'a str), TopologyError> {
@@ -341,8 +355,7 @@ impl From<&Topology> for TopologyTable {
         let cable = topology.links().map(|link| {
             let ends = link.ends.map(|LinkEnd { host, device }| spanless(format!("{host}:{device}")));
             let ends = spanless(ends.into());
-            let gbps = link.cable_rate.bits_per_second as f64 / 1e9;
-            spanless(CableTable { ends, gbps: Some(spanless(gbps)) })
+            spanless(CableTable { ends, gbps: Some(gbps(link.cable_rate)) })
         });
         Self { host: host.collect(), cable: cable.collect(), ..Self::default() }
     }
@@ -365,6 +378,7 @@ impl HostTable {
             mac,
             ports,
             first_interface: (first != host.mac.first_interface()).then_some(first),
+            cap_gbps: host.cap.map(gbps),
             port: changed.collect(),
         }
     }

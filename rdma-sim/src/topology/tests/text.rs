@@ -49,6 +49,17 @@ fn a_shape_in_toml_is_the_shape_and_what_follows() {
     assert_eq!(Topology::from_toml(""), Ok(Topology::new()));
 }
 
+/// Catches a cap that is lost on the way through a file, and one of another host.
+#[test]
+fn caps_of_hosts_are_read_and_written() {
+    let text = "shape = 'pair'\n[[host]]\nname = 'c'\nports = 1\ncap_gbps = 32.5";
+    let topology = Topology::from_toml(text).unwrap();
+    let caps: Vec<_> = topology.hosts().iter().map(|host| host.cap()).collect();
+    assert_eq!(caps, [None, None, Some(LineRate { bits_per_second: 32_500_000_000 })]);
+    assert!(topology.to_toml().contains("cap_gbps = 32.5\n"));
+    assert_eq!(Topology::from_toml(&topology.to_toml()), Ok(topology));
+}
+
 #[test]
 fn errors_in_toml_have_the_line_and_the_remedy() {
     // The two hosts take eight lines.
@@ -106,6 +117,11 @@ fn errors_in_toml_have_the_line_and_the_remedy() {
             "[[cable]]\nends = ['a:rdma_en2', 'b:rdma_en2']\nspeed = 80",
             11,
             "unknown field `speed`, expected `ends` or `gbps`",
+        ),
+        (
+            "[[host]]\nname = 'c'\nports = 3\ncap_gbps = 0",
+            12,
+            "cap_gbps = 0 is no cap of a host: give up to 1000",
         ),
         ("[[host]]\nname = 'a'\nports = 3", 10, "two hosts are called a: give one of them another name"),
         ("[[host]]\nname = ''\nports = 3", 10, "\"\" names no host"),
