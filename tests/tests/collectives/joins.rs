@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::{Either, join_all, select};
 use rdma_async::{AllocError, NodeOptions, Priority};
-use rdma_collectives::{Cabling, Group, GroupError, GroupOptions, JoinError};
+use rdma_collectives::{Cabling, Group, GroupError, GroupOptions, HostCap, JoinError};
 use rdma_sim::{Scheduler, SimDevice};
 
 use crate::cluster::{Cluster, LINE_3, RATE, Shape, cabling, connect, sim};
@@ -46,6 +46,8 @@ fn ranks_that_disagree_do_not_join() {
     let right = [(0, 1), (1, 0)];
     let both = |what| [([0, 1], what), ([1, 0], what)];
     assert_eq!(what(join_errors([&pair, &slow], right, [default; 2])), both("cabling"));
+    let capped = pair.with_cap(1, HostCap::new(RATE / 2)).unwrap();
+    assert_eq!(what(join_errors([&pair, &capped], right, [default; 2])), both("cabling"));
     assert_eq!(what(join_errors([&pair, &pair], right, [default, short])), both("block_bytes"));
     let found = join_errors([&pair, &three], right, [default; 2]);
     let missing = JoinError::Sessions { rank: 1, neighbour: 2, expected: 1, found: 0 };
