@@ -41,6 +41,9 @@ pub(crate) fn run(args: &Bench, output: Output) -> Result<()> {
     let hosts = args.hosts.or_else(|| default_hosts(&args.topology));
     let topology = cabled_macs::read(&args.topology, hosts)?;
     let cabling = cabling(&args.topology, &topology)?;
+    if topology.hosts().iter().any(|host| host.cap().is_some()) {
+        note("the simulator does not slow Macs with caps down: plans and bounds are those without");
+    }
     let ranks = cabling.hosts().len();
     let longest = args.bytes.each().last().unwrap_or(0);
     if longest.saturating_mul(ranks as u64) > MAX_DATA {

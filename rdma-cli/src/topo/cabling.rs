@@ -16,7 +16,9 @@ pub(super) fn read(args: &args::Topology) -> Result<Topology> {
     cabled_macs::read(&args.topology, args.hosts)
 }
 
-/// The cabling of the topology called `name`: what a cable or a Mac with a cap carries is its payload in full frames, and its latency that of the simulator
+/// The cabling of the topology called `name`: what a cable carries is its payload in full frames, and its latency that of the simulator
+///
+/// Without caps, as the simulator does not slow Macs down.
 pub(crate) fn cabling(name: &str, topology: &Topology) -> Result<Cabling> {
     let hosts = topology.hosts().iter().map(|host| host.name().to_owned()).collect::<Vec<_>>();
     let index = |name: &str| hosts.iter().position(|host| host == name).context("a cable ends at no host");
@@ -28,11 +30,16 @@ pub(crate) fn cabling(name: &str, topology: &Topology) -> Result<Cabling> {
         Ok(cable.latency_ns(latency_ns))
     });
     let cabling = Cabling::new(hosts.iter().cloned(), cables.collect::<Result<Vec<_>>>()?);
-    let caps = topology.hosts().iter().enumerate().filter_map(|(host, mac)| Some((host, mac.cap()?)));
-    let cabling = caps
-        .into_iter()
-        .fold(cabling, |cabling, (host, cap)| cabling?.with_cap(host, HostCap::new(bytes_per_second(cap))));
     cabling.map_err(|error| cabled_macs::refused(name, &error))
+}
+
+/// As [`cabling`], with the caps of Macs, which are payload in full frames as well
+pub(super) fn capped(name: &str, topology: &Topology) -> Result<Cabling> {
+    let caps = topology.hosts().iter().enumerate().filter_map(|(host, mac)| Some((host, mac.cap()?)));
+    let capped = caps.into_iter().try_fold(cabling(name, topology)?, |cabling, (host, cap)| {
+        cabling.with_cap(host, HostCap::new(bytes_per_second(cap)))
+    });
+    capped.map_err(|error| cabled_macs::refused(name, &error))
 }
 
 /// The payload that a cable carries in full frames

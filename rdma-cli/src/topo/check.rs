@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow};
 use rdma_collectives::{ParsePlanError, PlanFile, verify};
 use serde::Serialize;
 
-use super::cabling::cabling;
+use super::cabling::capped;
 use crate::args::TopoCheck;
 use crate::cabled_macs;
 use crate::failure::{at, shown};
@@ -29,7 +29,7 @@ struct Checked {
 pub(crate) fn run(args: &TopoCheck, output: Output) -> anyhow::Result<()> {
     require_one_standard(args.topology.as_ref().map(Path::new).into_iter().chain([&*args.plan]))?;
     let given = match &args.topology {
-        Some(name) => Some(cabling(name, &cabled_macs::read(name, args.hosts)?)?),
+        Some(name) => Some(capped(name, &cabled_macs::read(name, args.hosts)?)?),
         None => None,
     };
     let name = shown(&args.plan);

@@ -15,7 +15,7 @@ use rdma_sim::topology::Topology;
 use serde::Serialize;
 
 use super::best::{Best, BestCabling};
-use super::cabling::{bytes_per_second, cable, cabling, unplanned};
+use super::cabling::{bytes_per_second, cable, capped, unplanned};
 use super::operation::{operation, root};
 use super::ports;
 use crate::args::{OperationName, TopoPlan};
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &TopoPlan, output: Output) -> Result<()> {
 /// Plans the operation over the cabling called `name`
 fn plan_cabling(name: &str, args: &TopoPlan, output: Output) -> Result<()> {
     let topology = cabled_macs::read(name, args.hosts)?;
-    let cabling = cabling(name, &topology)?;
+    let cabling = capped(name, &topology)?;
     let operation = operation(args.operation, cabling.hosts().len(), root(args, cabling.hosts())?);
     let progress = progress::spinner("planning");
     let made = plan(&cabling, &operation).map_err(|error| unplanned(name, &error, &cabling))?;

@@ -64,6 +64,11 @@ fn caps_of_macs_count() {
     assert!(text.contains("some Macs have caps: their best cabling is not known"), "{text}");
     assert_eq!(json(&tb5!("topo", "check", &capped, &plan, "--json"))["optimal"].as_bool(), Some(true));
     assert_failed(&tb5!("topo", "check", &free, &plan), 1, &["the plan is for the cabling"]);
+    // Regression: the bound counted caps, and the time of the simulator was below it.
+    let bench = tb5!("bench", "all-reduce", "--topology", &capped, "--bytes", "1MiB", "--json");
+    let row = json(&bench)["rows"][0].clone();
+    assert!(row["lower_bound_ns"].as_f64().unwrap() <= row["time_ns"].as_f64().unwrap(), "{row}");
+    assert!(stderr(&bench).contains("the simulator does not slow Macs with caps down"), "{}", stderr(&bench));
     let lost = tb5!("topo", "convert", &capped, "--to", "hostfile", "--out", "-");
     assert!(stderr(&lost).contains("formats of MLX have no caps"), "{}", stderr(&lost));
 }
