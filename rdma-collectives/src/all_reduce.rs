@@ -102,18 +102,23 @@ fn bound_with_caps(
     let everyone: Vec<_> = (0..network.hosts()).collect();
     let packing = Packing::new(rates, &everyone, |there, back| there + back);
     let mut candidates = rates.rounded(&packing, &packing.solve().1);
-    // The data of a host goes to all others, and those of all others to it.
+    // If both directions are alike, no tree in one direction costs more.
+    let roots = if network.is_symmetric() { 0..0 } else { 0..network.hosts() };
     let turned = network.reversed();
-    let [out, into] = [network, &turned].map(|network| Program::new(network, vec![(0, 0, 1)]));
+    let of_root = |root| [network, &turned].map(|network| Program::new(network, vec![(root, root, 1)]));
+    // The data of a host goes to all others, and those of all others to it.
+    let programs: Vec<_> = roots.map(of_root).collect();
     let all_reversed = |prices: &[Price]| prices.iter().copied().map(reversed).collect::<Vec<_>>();
-    if !network.is_symmetric() {
+    for [out, into] in &programs {
         candidates.push(out.best_bound(&out.solve().prices, 1)?.1);
         candidates.push(all_reversed(&into.best_bound(&into.solve().prices, 1)?.1));
     }
     let bounds = candidates.into_iter().filter_map(|prices| {
-        let one_way = out.cost(&prices)?.max(into.cost(&all_reversed(&prices))?);
-        let bound = Ratio::new(rates.joined(&prices, &everyone).max(one_way), rates.whole(&prices)?)?;
-        Some((bound, Certificate::Prices(prices)))
+        let turned = all_reversed(&prices);
+        let spent = programs.iter().try_fold(rates.joined(&prices, &everyone), |spent, [out, into]| {
+            Some(spent.max(out.cost(&prices)?).max(into.cost(&turned)?))
+        });
+        Some((Ratio::new(spent?, rates.whole(&prices)?)?, Certificate::Prices(prices)))
     });
     Ok(bounds.fold(without, |best, next| if next.0 > best.0 { next } else { best }))
 }

@@ -62,10 +62,13 @@ impl Check<'_> {
                 let joined = self.joined(costs);
                 match self.plan.operation {
                     // The data of a host goes to all others, and those of all others to it.
-                    Operation::AllReduce => [costs, &reversed()]
-                        .into_iter()
-                        .map(|costs| cheapest_arborescence(costs, 0))
-                        .fold(joined, Ord::max),
+                    Operation::AllReduce => {
+                        let reversed = reversed();
+                        let trees = (0..self.hosts).flat_map(|root| {
+                            [costs, &reversed].map(|costs| cheapest_arborescence(costs, root))
+                        });
+                        trees.fold(joined, Ord::max)
+                    }
                     _ => joined,
                 }
             }

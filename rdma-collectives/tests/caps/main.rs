@@ -113,6 +113,26 @@ fn a_host_that_sends_more_slowly_than_it_receives() {
     assert_eq!(cable_times(&pair, &Operation::AllReduce), ratio(2, 1));
 }
 
+/// The middle of three sends each other host the sum. Catches a bound that looks at the first host alone.
+#[test]
+fn a_chain_whose_middle_sends_slowly() {
+    let send = HostCap { send: Some(RATE), receive: None };
+    let chain = capped(&Cabling::line(3, RATE), &[(1, send)]);
+    assert_eq!(cable_times(&chain, &Operation::AllReduce), ratio(2, 1));
+}
+
+/// Three hosts, one of which sends 19/10 of a cable, and receives over two: its trees get 19/10 + 1 over two arcs each, the bound counts
+/// 39/10 + 2 in both directions over four. Catches prices of hosts that do not become those of cables where there is no cap.
+#[test]
+fn a_cap_in_one_direction_counts_together_with_the_other_direction() {
+    let send = HostCap { send: Some(RATE * 19 / 10), receive: None };
+    let plan = plan(&capped(&Cabling::mesh(3, RATE), &[(0, send)]), &Operation::AllReduce).unwrap();
+    assert_eq!(
+        [plan.time, plan.bound],
+        [(20, 29), (40, 59)].map(|(over, below)| ratio(over, below * u128::from(RATE)))
+    );
+}
+
 /// Caps of at least what all cables carry change nothing but the fingerprint, and one that is not reached not the time.
 #[test]
 fn caps_that_do_not_bind_change_nothing() {
