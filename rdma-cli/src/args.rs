@@ -229,7 +229,7 @@ pub(crate) enum Command {
         after_help = "Examples: tb5 sim run rdma-sim/scenarios/one-lost-message.toml; tb5 sim help trace."
     )]
     Sim(SimCommand),
-    /// Plan collective operations over a cabling, with a proof that no plan is faster
+    /// Plan collective operations over a cabling, with a proof of how fast any plan can be
     #[command(
         subcommand,
         after_help = "Examples: tb5 topo plan ring:4; tb5 topo draw mesh:4; tb5 topo help convert."

@@ -8,6 +8,8 @@ use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree, large
 
 /// The best plan of a broadcast: as many trees from the root as its smallest cut permits
 ///
+/// Of up to [`MAX_EXACT_HOSTS`] hosts; above, the plan is within a proven factor of the best one.
+///
 /// # Errors
 ///
 /// [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Root`] or [`PlanError::Overflow`].
@@ -32,6 +34,8 @@ pub fn broadcast(cabling: &Cabling, root: usize) -> Result<Plan, PlanError> {
 
 /// The best plan of a reduce: the trees of a broadcast over the cables in the other direction
 ///
+/// Of up to [`MAX_EXACT_HOSTS`] hosts; above, the plan is within a proven factor of the best one.
+///
 /// # Errors
 ///
 /// [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Root`] or [`PlanError::Overflow`].
@@ -50,6 +54,8 @@ pub fn reduce(cabling: &Cabling, root: usize) -> Result<Plan, PlanError> {
 
 /// The best plan of an all_gather, in which host `v` contributes `amounts[v]`
 ///
+/// Of up to [`MAX_EXACT_HOSTS`] hosts; above, the plan is within a proven factor of the best one.
+///
 /// # Errors
 ///
 /// [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Amounts`], [`PlanError::NothingToSend`] or
@@ -66,6 +72,8 @@ pub fn all_gather(cabling: &Cabling, amounts: &[u64]) -> Result<Plan, PlanError>
 
 /// The best plan of a reduce_scatter, in which host `v` gets `amounts[v]` of the sum: the trees of an all_gather over the cables
 /// in the other direction
+///
+/// Of up to [`MAX_EXACT_HOSTS`] hosts; above, the plan is within a proven factor of the best one.
 ///
 /// # Errors
 ///

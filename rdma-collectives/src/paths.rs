@@ -11,6 +11,8 @@ use crate::{Cabling, Certificate, Operation, Plan, PlanError, Ratio, Tree, large
 
 /// The best plan of a scatter, in which host `v` gets `amounts[v]` from the root: a flow, cut into paths
 ///
+/// Of up to [`MAX_EXACT_HOSTS`] hosts; above, the plan is within a proven factor of the best one.
+///
 /// # Errors
 ///
 /// [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Root`], [`PlanError::Amounts`],
@@ -27,6 +29,8 @@ pub fn scatter(cabling: &Cabling, root: usize, amounts: &[u64]) -> Result<Plan, 
 
 /// The best plan of a gather, in which the root gets `amounts[v]` from host `v`: that of a scatter over the cables in the
 /// other direction
+///
+/// Of up to [`MAX_EXACT_HOSTS`] hosts; above, the plan is within a proven factor of the best one.
 ///
 /// # Errors
 ///

@@ -99,7 +99,7 @@ pub struct PlanFile {
     pub plan: Plan,
 }
 
-/// Why no plan can be faster
+/// Why no plan can be faster; above [`MAX_EXACT_HOSTS`](crate::MAX_EXACT_HOSTS) hosts, than the bound
 ///
 /// `BOUNDS.md` of the package derives the bounds.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -52,6 +52,8 @@ pub fn bound(cabling: &Cabling, operation: &Operation) -> Result<(Ratio, Certifi
 
 /// The best plan of an operation
 ///
+/// Of up to [`MAX_EXACT_HOSTS`] hosts; above, the plan is within a proven factor of the best one.
+///
 /// # Errors
 ///
 /// Those of the function for the operation: [`PlanError::OneHost`], [`PlanError::Disconnected`], [`PlanError::Root`],

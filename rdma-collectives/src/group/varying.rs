@@ -15,7 +15,7 @@ use crate::cabling::hash;
 
 /// Operations with a `_v` in their names, as MPI calls them, for parts of different lengths
 ///
-/// Each has the best plan for these lengths, up to a 256th of the longest part; plans of the last 64 relations between lengths are
+/// Each has the plan for these lengths, up to a 256th of the longest part; plans of the last 64 relations between lengths are
 /// kept. A new relation is planned first, which takes processor time on all ranks.
 impl<D: Device> Group<D> {
     /// As [`all_gather`](Self::all_gather), with `counts[rank]` elements in the part of each rank
