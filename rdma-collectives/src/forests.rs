@@ -2,8 +2,8 @@ use std::collections::VecDeque;
 
 /// Edge-disjoint spanning trees of a graph whose edges have several copies, grown together (matroid union)
 ///
-/// An edge that closes a circle in each forest may still enter one if others change places: the search for such a chain labels the edges of
-/// each circle, and the circles of those in the other forests. If it fails, all that it has labelled fills the hosts that these edges join:
+/// An edge that closes a cycle in each forest may still enter one if others change places: the search for such a chain labels the edges of
+/// each cycle, and the cycles of those in the other forests. If it fails, all that it has labelled fills the hosts that these edges join:
 /// no tree has room for a further edge among them, now or later.
 pub(crate) struct Forests {
     hosts: usize,
@@ -93,7 +93,7 @@ impl Forests {
         if first(&mut self.full, left) == first(&mut self.full, right) {
             return;
         }
-        // By labelled copy, the one whose circle it is in; by forest and host, the nearest one above it whose copy is not labelled.
+        // By labelled copy, the one whose cycle it is in; by forest and host, the nearest one above it whose copy is not labelled.
         let mut cause = vec![None; self.ends.len()];
         let mut above: Vec<Vec<usize>> = vec![(0..self.hosts).collect(); self.forests.len()];
         let mut labelled = vec![copy];
@@ -114,10 +114,10 @@ impl Forests {
                     if forest.depth[one] < forest.depth[other] {
                         std::mem::swap(&mut one, &mut other);
                     }
-                    let Some((upper, of_circle)) = forest.above[one] else { break };
-                    if of_circle != copy && cause[of_circle].is_none() {
-                        cause[of_circle] = Some(entering);
-                        labelled.push(of_circle);
+                    let Some((upper, of_cycle)) = forest.above[one] else { break };
+                    if of_cycle != copy && cause[of_cycle].is_none() {
+                        cause[of_cycle] = Some(entering);
+                        labelled.push(of_cycle);
                     }
                     above[number][one] = upper;
                     one = first(&mut above[number], upper);

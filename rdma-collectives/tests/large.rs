@@ -123,7 +123,7 @@ fn impossible_operations_over_many_hosts_are_refused() {
     assert_eq!(plan(&many, &all_to_all).unwrap_err(), PlanError::TooManyHosts { hosts: 257, most: 256 });
 }
 
-/// Catches a method that is too slow for the largest groups, which would be noticed by the time of all tests.
+/// Catches trees of the largest cabling that share more cables than they need to, or are high.
 #[test]
 fn a_torus_of_1024_hosts_is_planned_near_its_bound() {
     let torus = torus(32, 32);

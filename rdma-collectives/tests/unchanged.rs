@@ -1,4 +1,4 @@
-//! Plans of up to 64 hosts stay as they are: ranks of different builds have to make the same ones
+//! Plans of up to 64 hosts stay as they are: plan files are stored, and builds of one version have to make the same plans
 
 use rdma_collectives::{Cable, Cabling, Operation, plan};
 

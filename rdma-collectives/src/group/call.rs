@@ -146,8 +146,8 @@ impl Call {
         };
         let &[_, _, _, _, _, _, _, _, operation, kinds, a, b, c, d, ref counts @ ..] = bytes;
         Some(Self {
-            operation: *OperationKind::ALL.get(usize::from(operation & NONE))?,
-            element: *ElementType::ALL.get(usize::from(kinds & NONE))?,
+            operation: *OperationKind::ALL.get(usize::from(operation & LOW_HALF))?,
+            element: *ElementType::ALL.get(usize::from(kinds & LOW_HALF))?,
             reduction: match kinds >> 4 {
                 0 => None,
                 number => Some(*Reduction::ALL.get(usize::from(number) - 1)?),
@@ -162,6 +162,8 @@ impl Call {
 
 /// Half a byte that stands for none
 const NONE: u8 = 0xf;
+/// The bits of the lower half of a byte
+const LOW_HALF: u8 = 0xf;
 const _: () =
     assert!(OperationKind::ALL.len() <= 15 && ElementType::ALL.len() <= 15 && Reduction::ALL.len() <= 15);
 
