@@ -242,6 +242,19 @@ pub enum JoinError {
         found: usize,
     },
 
+    /// The peer takes no messages as long as those by which ranks [go on](super::Group::shrink) without others
+    #[error(
+        "rank {rank} takes messages of up to {max} bytes, and ranks that shrink need {len}: raise max_message of its node"
+    )]
+    Statement {
+        /// The neighbour
+        rank: usize,
+        /// The longest message that it takes, in bytes
+        max: usize,
+        /// The length of the longest message that ranks of this cabling may send, in bytes
+        len: usize,
+    },
+
     /// No more streams can be opened to a neighbour
     #[error(
         "a group needs {needed} streams to rank {rank}, which takes no more: drop others, or raise max_streams of its node"

@@ -15,7 +15,9 @@ use super::error::JoinError;
 use super::link::{Leases, MAX_MESSAGES, Parts, Streams};
 use super::options::GroupOptions;
 use super::plans::Plans;
+use super::ranks::Ranks;
 use super::relay::packet_bytes;
+use super::views::Statement;
 use super::wire::{Credit, End, Greeting, LEAVING};
 use crate::Cabling;
 use crate::cabling::hash;
@@ -57,7 +59,8 @@ pub(super) async fn join<D: Device>(
         let plans = Plans::new(cabling.clone())?;
         let own = greeting(rank, &plans, &options);
         // All at once: a failure is found whichever neighbour it is with.
-        let link = |(neighbour, session)| link(own, neighbour, session, options, waiting);
+        let cabled = || Arc::clone(&plans.over.cabled);
+        let link = |(neighbour, session)| link(own, neighbour, session, cabled(), options, waiting);
         linking.extend(sessions.into_iter().map(link));
         while let Some(link) = linking.try_next().await? {
             links.push(link);
@@ -79,10 +82,15 @@ async fn link<D: Device>(
     own: Greeting,
     neighbour: usize,
     session: Session<D>,
+    cabled: Arc<[Ranks]>,
     options: GroupOptions,
     waiting: Waiting,
 ) -> Result<Parts<D>, JoinError> {
-    let leases = Leases::new(&session, neighbour, options, waiting).await?;
+    let (len, max) = (Statement::max_len(&cabled), session.max_message());
+    if len > max {
+        return Err(JoinError::Statement { rank: neighbour, max, len });
+    }
+    let leases = Leases::new(&session, neighbour, &cabled, options, waiting).await?;
     let [data, credit, end, relay] = streams(neighbour, &session, waiting).await?;
     data.set_priority(options.priority);
     let streams = Streams { data, credit, end: Arc::new(end), relay };
@@ -213,6 +221,7 @@ impl Leases {
     pub(super) async fn new<D: Device>(
         session: &Session<D>,
         neighbour: usize,
+        cabled: &[Ranks],
         options: GroupOptions,
         waiting: Waiting,
     ) -> Result<Self, JoinError> {
@@ -237,7 +246,7 @@ impl Leases {
             credit,
             end,
             leaving: lease(LEAVING.len()).await?,
-            relay: lease(packet_bytes(block)).await?,
+            relay: lease(packet_bytes(block, cabled)).await?,
         })
     }
 }
@@ -261,4 +270,40 @@ async fn opened<D: Device>(
 async fn accepted<D: Device>(neighbour: usize, session: &Session<D>) -> Result<Stream<D>, JoinError> {
     let accepted = session.accept_stream().await.map_err(|error| JoinError::of_recv(neighbour, error))?;
     accepted.ok_or(JoinError::Greeting { rank: neighbour })
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::try_join;
+    use rdma_async::{Node, NodeOptions};
+    use rdma_sim::Sim;
+
+    use super::*;
+    use crate::Group;
+
+    /// Regression: ranks whose nodes take only short messages joined, and waited for ever when they went on without another rank.
+    #[test]
+    fn a_group_whose_statements_do_not_fit_is_refused() {
+        let long = Cabling::line(200, 9_200_000_000);
+        let join = |max: usize| {
+            let joined = Sim::new().run(async |net| {
+                let node = |host| {
+                    let builder = Node::builder(net.opener(host, "rdma_en2")).runtime(net.runtime());
+                    builder.options(NodeOptions::new().max_message(max)).build().unwrap()
+                };
+                let (a, b) = (node("a"), node("b"));
+                let (to_b, to_a) = tokio::io::duplex(1024);
+                let (session, ()) = try_join(a.connect(to_b), b.serve(to_a)).await.unwrap();
+                // The other rank does not join.
+                b.accept().await.unwrap().reset(0);
+                let options = GroupOptions::new().block_bytes(4096);
+                Group::join_with(0, &long, [(1, session)], options).await.map(drop)
+            });
+            joined.value
+        };
+        // 24 bytes, and of each rank 16 and six for each neighbour.
+        let len = 24 + 200 * 16 + 398 * 6;
+        assert_eq!(join(len - 1), Err(JoinError::Statement { rank: 1, max: len - 1, len }));
+        assert!(!matches!(join(len), Ok(()) | Err(JoinError::Statement { .. })));
+    }
 }

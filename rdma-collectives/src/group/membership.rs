@@ -30,7 +30,8 @@ impl<D: Device> Group<D> {
     /// [`JoinError::Disagreement`] if a neighbour has another cabling, number of ranks, rank or other options, or other plans because of its
     /// version; [`JoinError::Rank`] or [`JoinError::Sessions`] if the arguments contradict each other; [`JoinError::Plan`] if the
     /// cabling has no plan; [`JoinError::Failed`], [`JoinError::Lost`] or [`JoinError::Greeting`] if another rank does not join;
-    /// [`JoinError::Memory`], [`JoinError::MaxMessage`] or [`JoinError::Streams`] if the nodes have too little for the group.
+    /// [`JoinError::Memory`], [`JoinError::MaxMessage`], [`JoinError::Statement`] or [`JoinError::Streams`] if the nodes have too little for the
+    /// group.
     ///
     /// A rank that does not join [resets](Session::reset) its sessions, so that the others do not wait for it: they get
     /// [`JoinError::Failed`] or [`JoinError::Lost`] with the rank that is the cause.

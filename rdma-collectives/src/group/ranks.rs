@@ -66,13 +66,19 @@ impl Ranks {
         bytes.extend(numbers.flat_map(u16::to_le_bytes));
     }
 
-    /// Takes an encoded set from the front of a message; its order does not count
+    /// The length of the encoded set in bytes
+    pub(crate) fn encoded_len(&self) -> usize {
+        2 + 2 * self.len()
+    }
+
+    /// Takes an encoded set from the front of a message; its order does not count, and no rank is in it twice
     pub(crate) fn decode(message: &mut &[u8]) -> Option<Self> {
         let (len, rest) = message.split_first_chunk()?;
-        let (ranks, rest) = rest.split_at_checked(2 * usize::from(u16::from_le_bytes(*len)))?;
+        let len = usize::from(u16::from_le_bytes(*len));
+        let (ranks, rest) = rest.split_at_checked(2 * len)?;
         *message = rest;
         let ranks = ranks.as_chunks().0.iter().map(|bytes| usize::from(u16::from_le_bytes(*bytes)));
-        Some(ranks.collect())
+        Some(ranks.collect::<Self>()).filter(|ranks| ranks.len() == len)
     }
 
     fn place(&self, rank: usize) -> Result<usize, usize> {
@@ -115,10 +121,19 @@ mod tests {
             prop_assert!(ranks.iter().eq(set.iter().copied()) && ranks.len() == set.len());
             let mut bytes = Vec::new();
             [&ranks, &others].into_iter().for_each(|ranks| ranks.encode(&mut bytes));
+            prop_assert_eq!(bytes.len(), ranks.encoded_len() + others.encoded_len());
             let mut message = &bytes[..];
             prop_assert_eq!(Ranks::decode(&mut message), Some(ranks));
             prop_assert_eq!(Ranks::decode(&mut message), Some(others));
             prop_assert!(message.is_empty() && Ranks::decode(&mut message).is_none());
         }
+    }
+
+    /// Catches a message that names a rank again and again, and is longer than the sets of its group.
+    #[test]
+    fn a_set_that_has_a_rank_twice_is_refused() {
+        let decode = |bytes: &[u8]| Ranks::decode(&mut &*bytes);
+        assert_eq!(decode(&[2, 0, 9, 0, 7, 0]), Some(Ranks::from_iter([7, 9])));
+        assert_eq!(decode(&[2, 0, 9, 0, 9, 0]), None);
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::future::{BoxFuture, Either, pending, select, try_join_all};
 use futures::stream::FuturesUnordered;
-use rdma_async::{Device, RecvError, Session, Stream, StreamId};
+use rdma_async::{Device, RecvError, SendError, Session, Stream, StreamId};
 
 use super::error::{GroupError, JoinError, ShrinkError};
 use super::join::{self, Reset, Waiting};
@@ -48,8 +48,8 @@ enum Event<D: Device> {
     Opened(usize, Option<Bundle<D>>),
     /// What a neighbour sent on the stream with this number: `None` at its end, and `Some(None)` if that is no statement
     Received(usize, StreamId, Result<Option<Option<Statement>>, RecvError>),
-    /// The last statement has been sent on the stream with this number
-    Sent(usize, StreamId),
+    /// The last statement has been sent on the stream with this number, or could not be
+    Sent(usize, StreamId, Result<(), SendError>),
     /// A neighbour has left the group before, or one that did not come together
     Left(usize),
     /// So many paths to a neighbour carry data
@@ -75,6 +75,8 @@ struct Survivor<D: Device> {
     /// The neighbours to which streams are being opened
     opening: BTreeSet<usize>,
     events: FuturesUnordered<BoxFuture<'static, Event<D>>>,
+    /// Why this rank can not go on
+    failure: Option<JoinError>,
 }
 
 /// Joins a group of the ranks of `founding` that are left, as rank `rank` of the group that has lost some
@@ -104,6 +106,7 @@ pub(super) async fn shrink<D: Device>(
         given_up: BTreeSet::new(),
         opening: BTreeSet::new(),
         events: FuturesUnordered::new(),
+        failure: None,
     };
     // Never empty: its end would be an event at once, again and again.
     survivor.events.push(Box::pin(pending()));
@@ -152,6 +155,9 @@ impl<D: Device> Survivor<D> {
 
     /// The ranks that go on, as far as this one knows
     fn decision(&self) -> Result<Option<Decision>, ShrinkError> {
+        if let Some(error) = &self.failure {
+            return Err(error.clone().into());
+        }
         if self.views.is_excluded() {
             return Err(ShrinkError::Excluded { host: self.name(self.own) });
         }
@@ -189,9 +195,8 @@ impl<D: Device> Survivor<D> {
             (bundle.sent, bundle.is_sending) = (Some(statement.clone()), true);
             let (stream, bytes) = (Arc::clone(&bundle.statements), statement.encode());
             self.events.push(Box::pin(async move {
-                // Receiving says why, if the neighbour does not take it.
-                let _ = stream.send_bytes(&bytes).await;
-                Event::Sent(rank, stream.id())
+                let sent = stream.send_bytes(&bytes).await;
+                Event::Sent(rank, stream.id(), sent)
             }));
         }
     }
@@ -212,7 +217,11 @@ impl<D: Device> Survivor<D> {
                 }
             }
             Event::Left(rank) => self.views.leave(rank),
-            Event::Sent(rank, stream) => {
+            Event::Sent(rank, stream, sent) => {
+                // Receiving says why, if the neighbour takes none any more.
+                if let Err(SendError::TooLong { len, max }) = sent {
+                    self.failure = Some(JoinError::Statement { rank, max, len });
+                }
                 if let Some(bundle) = self.bundle(rank, stream) {
                     bundle.is_sending = false;
                 }
@@ -281,13 +290,17 @@ impl<D: Device> Survivor<D> {
     /// Those others may have given up theirs at the same time, because of this rank: then it takes the neighbour back, and waits for a path.
     fn choose_cables(&mut self) {
         for &rank in self.sessions.keys() {
+            let is_given_up = self.given_up.contains(&rank);
+            if !is_given_up && !self.views.is_unreached(rank) {
+                continue;
+            }
             let is_reached_by_others = self.views.leads_around(rank);
-            if self.given_up.contains(&rank) {
+            if is_given_up {
                 if !is_reached_by_others {
                     self.given_up.remove(&rank);
                     self.views.take_back(rank);
                 }
-            } else if is_reached_by_others && self.views.is_unreached(rank) {
+            } else if is_reached_by_others {
                 self.given_up.insert(rank);
                 self.views.lose(rank);
                 self.bundles.remove(&rank);
@@ -413,10 +426,11 @@ async fn join_members<D: Device>(
     let plans = Plans::new(founding.cabling.among(&ranks, is_left)).map_err(|error| Some(error.into()))?;
     let rank = number(own);
     let greeting = join::greeting(rank, &plans, &options);
+    let cabled = &plans.over.cabled;
     let links = neighbours.into_iter().map(async |(neighbour, session, streams)| {
         let neighbour = number(neighbour);
         // The memory of the group before comes back, also what was under way to ranks that are lost.
-        let leases = Leases::new(&session, neighbour, options, Waiting::ForEarlierGroup).await?;
+        let leases = Leases::new(&session, neighbour, cabled, options, Waiting::ForEarlierGroup).await?;
         streams.data.set_priority(options.priority);
         join::greet(greeting, neighbour, session.max_message(), streams, leases).await
     });
@@ -424,4 +438,43 @@ async fn join_members<D: Device>(
     let group = Group::new(rank, links, plans, options, Founding { ranks, ..founding });
     // Another rank may have been lost meanwhile.
     group.agree_on_epoch().await.map_err(|_| None)
+}
+
+#[cfg(test)]
+mod tests {
+    use rdma_sim::SimDevice;
+
+    use super::*;
+    use crate::Cabling;
+
+    /// Regression: a statement that was too long for a neighbour was lost, and all ranks waited for it for ever.
+    #[test]
+    fn a_statement_that_is_not_sent_is_an_error() {
+        let group = Ranks::from_iter([0, 1]);
+        let mut survivor = Survivor::<SimDevice> {
+            own: 0,
+            options: GroupOptions::new(),
+            groups: vec![group.clone()],
+            attempt: 1,
+            views: Views::new(0, group, 0, Ranks::from_iter([1])),
+            founding: Founding::new(&Cabling::line(2, 1), 0),
+            sessions: BTreeMap::new(),
+            bundles: BTreeMap::new(),
+            given_up: BTreeSet::new(),
+            opening: BTreeSet::new(),
+            events: FuturesUnordered::new(),
+            failure: None,
+        };
+        let mut after = |sent| {
+            survivor.apply(Event::Sent(1, StreamId(0), sent));
+            survivor.decision()
+        };
+        for sent in
+            [Ok(()), Err(SendError::PeerClosed), Err(SendError::StreamDropped), Err(SendError::Closed)]
+        {
+            assert_eq!(after(sent), Ok(None));
+        }
+        let error = JoinError::Statement { rank: 1, max: 4096, len: 5000 };
+        assert_eq!(after(Err(SendError::TooLong { len: 5000, max: 4096 })), Err(error.into()));
+    }
 }

@@ -76,9 +76,15 @@ impl Packet<'_> {
                 let part = Part { number, offset: offset as usize, total: total as usize, bytes };
                 Packet::Part { way, purpose, part }
             }
-            (2, [next, ..]) => Packet::Confirmation { way, purpose, next },
+            (2, [next, ..]) if bytes.is_empty() => Packet::Confirmation { way, purpose, next },
             _ => return None,
         })
+    }
+
+    /// The most bytes of a [`Reach`] in a group whose ranks have these neighbours
+    pub(crate) fn max_reach_len(cabled: &[Ranks]) -> usize {
+        // Neighbours that are reached, that are lost, and that have left.
+        Self::HEADER + 3 * cabled.iter().map(Ranks::encoded_len).max().unwrap_or(0)
     }
 
     /// Whether it is about ranks of a group of so many
@@ -143,6 +149,15 @@ mod tests {
                 prop_assert!(Packet::is_repeated(&first, &message));
                 prop_assert_eq!(Packet::decode(&message), Some(packet));
             }
+        }
+
+        /// Catches a confirmation that is longer than the packets for which a rank has memory.
+        #[test]
+        fn a_confirmation_has_no_tail(next in any::<u32>(), tail in prop::collection::vec(any::<u8>(), 1..9)) {
+            let way = Endpoints { from: 0, to: 1 };
+            let message = Packet::Confirmation { way, purpose: Purpose::Data, next }.encode();
+            let longer = [&message[..], &tail].concat();
+            prop_assert_eq!(Packet::decode(&longer), None);
         }
 
         /// Regression: a packet whose hops no longer fitted a byte went in circles of more ranks for ever.

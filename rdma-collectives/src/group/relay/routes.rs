@@ -93,6 +93,10 @@ impl Routes {
     pub(crate) fn update(&mut self, rank: usize, reach: Reach) -> bool {
         let known = self.reaches.get(&rank).map_or(0, |reach| reach.version);
         let is_news = rank != self.own && rank < self.ranks() && known < reach.version;
+        let is_news = is_news && {
+            let most = self.cabled[rank].len();
+            [&reach.neighbours, &reach.lost, &reach.left].iter().all(|ranks| ranks.len() <= most)
+        };
         if is_news {
             let neighbours = reach.neighbours.common(&self.cabled[rank]);
             self.reaches.insert(rank, Reach { neighbours, ..reach });
@@ -228,6 +232,26 @@ mod tests {
         // What others say of this rank does not count.
         let mut routes = routes_over(&Cabling::ring(5, 1));
         assert!(!routes.update(0, without(&set([1, 4]), 4, 9)));
+    }
+
+    /// Catches a statement of a rank that is kept and passed on although it names more neighbours than the rank has.
+    #[test]
+    fn a_rank_with_more_neighbours_than_cables_is_not_believed() {
+        let mut routes = routes_over(&Cabling::ring(5, 1));
+        let reach = |[neighbours, lost, left]: [Ranks; 3]| Reach {
+            version: 1,
+            neighbours,
+            lost,
+            left,
+            has_left: false,
+        };
+        let (two, three) = (set([2, 4]), set([1, 2, 4]));
+        for at in 0..3 {
+            let mut sets = [(); 3].map(|()| two.clone());
+            sets[at] = three.clone();
+            assert!(!routes.update(3, reach(sets)), "{at}");
+        }
+        assert!(routes.update(3, reach([(); 3].map(|()| two.clone()))));
     }
 
     /// Catches a rank that waits for ranks which it does not reach, and one that does not wait for those it reaches.

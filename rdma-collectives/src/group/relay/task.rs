@@ -61,10 +61,10 @@ impl<D: Device> State<D> {
     pub(super) fn new(own: usize, cabled: Arc<[Ranks]>, longest: usize) -> Self {
         Self {
             own,
+            packet: packet_bytes(longest, &cabled),
             routes: Routes::new(own, cabled),
             peers: Vec::new(),
             pairs: Pairs::default(),
-            packet: packet_bytes(longest),
             longest,
             leaving: None,
             announced: 0,
@@ -295,7 +295,10 @@ impl<D: Device> State<D> {
             self.find_ways();
             return true;
         };
-        let packet = Packet::decode(&message).filter(|packet| packet.is_among(self.routes.ranks()));
+        // A longer one cannot be passed on.
+        let packet = Some(&message).filter(|message| message.len() <= self.packet);
+        let packet = packet.and_then(|message| Packet::decode(message));
+        let packet = packet.filter(|packet| packet.is_among(self.routes.ranks()));
         match packet {
             Some(Packet::Reach { rank, reach }) => {
                 if !self.routes.update(rank, reach) {
@@ -313,7 +316,7 @@ impl<D: Device> State<D> {
                     self.announce_rest();
                 }
                 let mut packet = Box::from(&*message);
-                // Ranks that know different cables may pass a packet on in a circle.
+                // Ranks that know different cables may pass a packet on in a cycle.
                 if usize::from(Packet::count_hop(&mut packet)) <= self.routes.ranks() {
                     self.route(packet, way.to, number);
                 }
@@ -400,9 +403,9 @@ impl Leaving {
     }
 }
 
-/// The length of the longest packet of a group with messages of up to `longest` bytes
-pub(crate) fn packet_bytes(longest: usize) -> usize {
-    longest.min(MAX_EAGER)
+/// The length of the longest packet of a group with messages of up to `longest` bytes, whose ranks have these neighbours
+pub(crate) fn packet_bytes(longest: usize, cabled: &[Ranks]) -> usize {
+    longest.min(MAX_EAGER).max(Packet::max_reach_len(cabled))
 }
 
 /// A message in parts
