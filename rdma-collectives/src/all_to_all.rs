@@ -1,6 +1,7 @@
 use crate::congestion;
 use crate::network::Network;
 use crate::program::{Program, Solution};
+use crate::tree::MAX_TREES;
 use crate::{Cabling, Certificate, Operation, Plan, PlanError, Price, Ratio};
 
 /// Up to how many hosts the plan of an all_to_all is the best one; above, the plan says how far from it it may be.
@@ -8,6 +9,7 @@ pub const MAX_EXACT_ALL_TO_ALL_HOSTS: usize = 16;
 
 /// How many hosts an all_to_all may have: each two of them have a path, and more are not told apart in messages.
 pub const MAX_ALL_TO_ALL_HOSTS: usize = 256;
+const _: () = assert!(MAX_ALL_TO_ALL_HOSTS * (MAX_ALL_TO_ALL_HOSTS - 1) <= MAX_TREES);
 
 /// The best plan of an all_to_all, in which host `s` sends `amounts[s][t]` to host `t`
 ///
@@ -15,7 +17,7 @@ pub const MAX_ALL_TO_ALL_HOSTS: usize = 256;
 /// exactly. The plan is exactly optimal if the optimum has fractions with small denominators, as with rates that have a common
 /// unit; otherwise the time is above the bound by rounding, and [`verify`](crate::verify()) says by how much. For more than
 /// [`MAX_EXACT_ALL_TO_ALL_HOSTS`] hosts, the program is not solved: data take paths that carry little so far. Equal amounts over equal cables are within
-/// 10 % of the bound on the cablings that are tested; how far others may be, the plan says.
+/// 10 % of the bound on the cablings of up to 91 hosts that are tested; above, pairs have fewer paths. How far others may be, the plan says.
 ///
 /// # Errors
 ///

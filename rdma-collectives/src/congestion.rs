@@ -2,9 +2,10 @@
 
 use crate::network::Network;
 use crate::program::{Demand, Way};
+use crate::tree::MAX_TREES;
 
-/// How often all data are divided: each pair has at most so many paths
-const ROUNDS: usize = 8;
+/// How often all data are divided, at most: each pair has at most so many paths, and all pairs together no more than [`MAX_TREES`]
+const MAX_ROUNDS: usize = 8;
 /// The logarithm of how much dearer a cable is at last that carries twice as much as the mean: the plans of rings, tori and cubes with 17 to
 /// 64 hosts are the nearest to their bounds, of 3, 6, 12, 24 and 48
 const STEEPNESS: f64 = 12.0;
@@ -24,9 +25,10 @@ pub(crate) fn route(
     let mut paths = vec![Vec::new(); pairs.len()];
     let mut times = vec![0.0; arcs.len()];
     let mut prices: Vec<_> = capacities.iter().map(|capacity| capacity.recip()).collect();
+    let rounds = MAX_ROUNDS.min(MAX_TREES / pairs.len().max(1));
     // What an arc carries at last, on average, if all paths are short.
     let mut full = 0.0;
-    for round in 0..=ROUNDS {
+    for round in 0..=rounds {
         let mut first = 0;
         for of_sender in pairs.chunk_by(|left, right| left.0 == right.0) {
             let last_arcs = cheapest(network.hosts(), arcs, &prices, of_sender[0].0);
@@ -50,7 +52,7 @@ pub(crate) fn route(
             first += of_sender.len();
         }
         if round == 0 {
-            full = ROUNDS as f64 * times.iter().sum::<f64>() / arcs.len() as f64;
+            full = rounds as f64 * times.iter().sum::<f64>() / arcs.len() as f64;
             times.fill(0.0);
         }
     }

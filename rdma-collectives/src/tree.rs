@@ -15,6 +15,9 @@ pub struct Tree {
     pub arcs: Vec<(usize, usize)>,
 }
 
+/// The most trees of a plan that a group carries out: a message has 16 bits for the number of a tree
+pub(crate) const MAX_TREES: usize = u16::MAX as usize;
+
 /// Latency and hops, compared in this order
 pub(crate) type Distance = (u64, u64);
 

@@ -9,6 +9,7 @@ use super::ranks::Ranks;
 use super::recent::Recent;
 use super::schedule::{directions, parts};
 use crate::predict::Forecast;
+use crate::tree::MAX_TREES;
 use crate::{Algorithm, AllReducePlans, Cabling, Costs, Operation, Plan, PlanError, Ratio, Tree, planner};
 
 /// The costs of a block beside its bytes, between flooding and trees: measured over simulated sessions.
@@ -17,8 +18,6 @@ const COSTS: Costs = Costs { block_ns: 1_000 };
 const MAX_FLOOD: u64 = 1 << 20;
 /// Above so many ranks nothing is flooded: each rank would receive a message of each other one.
 const MAX_FLOODED_RANKS: usize = 64;
-/// A message has 16 bits for the number of a tree.
-const MAX_TREES: usize = 1 << 16;
 
 /// A plan, and how its blocks follow each other
 #[derive(Debug)]
@@ -233,6 +232,7 @@ fn balance(plan: &mut Plan) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::schedule::Schedule;
     use super::*;
 
     const RATE: u64 = 9_200_000_000;
@@ -250,5 +250,37 @@ mod tests {
         let (gone, planned) = (Arc::downgrade(&one), Arc::downgrade(&planned(&one, Counts::Even(7))));
         drop((one, other));
         assert_eq!((gone.strong_count(), planned.strong_count()), (0, 0));
+    }
+
+    /// Regression: an all_to_all of 144 ranks had up to eight paths for each pair, more than messages have numbers for, and was refused.
+    #[test]
+    fn an_all_to_all_of_any_size_has_numbers_for_its_trees() {
+        for (side, most) in [(12, 1.2)] {
+            let at = |row: usize, column: usize| row % side * side + column % side;
+            let hosts = (0..side).flat_map(|row| (0..side).map(move |column| (row, column)));
+            let pairs = hosts.flat_map(|(row, column)| {
+                [(at(row, column), at(row, column + 1)), (at(row, column), at(row + 1, column))]
+            });
+            let cabling = Cabling::of_pairs(side * side, pairs, RATE);
+            let plans = CablingPlans::of(cabling.clone()).unwrap();
+            let planned = plans.planned((OperationKind::AllToAll, 0, 0), &Counts::Even(1)).unwrap();
+            let excess = crate::verify(&cabling, &planned.plan).unwrap().to_f64();
+            assert!(excess <= most, "{} hosts: {excess}", cabling.hosts().len());
+        }
+    }
+
+    /// Regression: the last numbers of trees overflowed while a rank made its schedule.
+    #[test]
+    fn plans_have_as_many_trees_as_messages_have_numbers() {
+        let cabling = Cabling::line(2, RATE);
+        let mut plan = crate::all_reduce(&cabling).unwrap();
+        let tree = Tree { share: Ratio::new(1, MAX_TREES as u128).unwrap(), ..plan.trees.remove(0) };
+        plan.trees = vec![tree.clone(); MAX_TREES];
+        let planned = Planned::new(&cabling, plan.clone()).unwrap();
+        let schedule = Schedule::new(&planned.plan, 0, &Counts::Even(MAX_TREES), 1);
+        assert_eq!(schedule.ins.last().map(|last| last.channel.tree), Some(u16::MAX - 1));
+        plan.trees.push(tree);
+        let error = Planned::new(&cabling, plan).unwrap_err();
+        assert_eq!(error, PlanError::TooManyTrees { trees: MAX_TREES + 1, most: MAX_TREES });
     }
 }

@@ -81,7 +81,7 @@ impl Schedule {
     pub(crate) fn new(plan: &Plan, rank: usize, counts: &Counts, size: usize) -> Self {
         let operation = &plan.operation;
         let mut schedule = Self { copy: own_part(operation, rank, counts, size), ..Self::default() };
-        for (number, (tree, [start, end])) in (0..).zip(parts(plan, counts)) {
+        for ((tree, [start, end]), number) in parts(plan, counts).into_iter().zip(0..) {
             let place = Place { operation, tree, counts };
             let at = |offset: Option<usize>| offset.map(|offset| (offset + start) * size);
             let (input, output) = (at(place.input(rank)), at(place.output(rank)));
