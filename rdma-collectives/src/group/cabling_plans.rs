@@ -255,7 +255,7 @@ mod tests {
     /// Regression: an all_to_all of 144 ranks had up to eight paths for each pair, more than messages have numbers for, and was refused.
     #[test]
     fn an_all_to_all_of_any_size_has_numbers_for_its_trees() {
-        for (side, most) in [(12, 1.2)] {
+        for (side, most) in [(12, 1.2), (16, 1.7)] {
             let at = |row: usize, column: usize| row % side * side + column % side;
             let hosts = (0..side).flat_map(|row| (0..side).map(move |column| (row, column)));
             let pairs = hosts.flat_map(|(row, column)| {
