@@ -35,6 +35,7 @@ mod forest;
 mod forests;
 #[cfg(feature = "groups")]
 mod group;
+mod host_cap;
 mod large;
 #[cfg(feature = "launch")]
 pub mod launch;
@@ -63,7 +64,7 @@ mod verify;
 pub use advice::{Addition, AdviceError, MAX_PORTS, Unplug, additions, unplugs};
 pub use all_reduce::all_reduce;
 pub use all_to_all::{MAX_ALL_TO_ALL_HOSTS, MAX_EXACT_ALL_TO_ALL_HOSTS, all_to_all};
-pub use cabling::{Cable, Cabling, CablingError, Fingerprint, HostCap, MAX_CABLES, MAX_HOSTS, MAX_RATE};
+pub use cabling::{Cable, Cabling, CablingError, Fingerprint, MAX_CABLES, MAX_HOSTS, MAX_RATE};
 pub use capped::MAX_EXACT_CAPPED_HOSTS;
 pub use forest::{all_gather, broadcast, reduce, reduce_scatter};
 #[cfg(feature = "groups")]
@@ -71,6 +72,7 @@ pub use group::{
     Call, Complex64, Element, ElementType, Group, GroupError, GroupOptions, JoinError, Monitor,
     OperationKind, Reduction, ShrinkError, Wait, WaitReason, Waits,
 };
+pub use host_cap::HostCap;
 pub use large::MAX_EXACT_HOSTS;
 pub use parse::ParsePlanError;
 pub use paths::{gather, scatter};
