@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::ids::{IncomingId, SessionId};
-use super::rate::{Rate, SHORT_ROUND_TRIP};
 use super::{Address, Grant, Violation};
 use crate::Time;
 
@@ -33,7 +32,6 @@ pub(super) struct BulkReceiver {
     is_waiting: bool,
     /// Whether the peer should answer all grants soon, because this side needs the memory of the receives.
     is_urgent: bool,
-    rate: Rate,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +48,7 @@ pub(super) struct Slot {
 }
 
 impl BulkReceiver {
-    pub(super) fn new(now: Time, max: u32, rate: u64) -> Self {
+    pub(super) fn new(now: Time, max: u32) -> Self {
         let slots = VecDeque::with_capacity(max as usize);
         Self {
             slots,
@@ -62,7 +60,6 @@ impl BulkReceiver {
             max,
             is_waiting: false,
             is_urgent: false,
-            rate: Rate::new(rate),
         }
     }
 
@@ -137,17 +134,6 @@ impl BulkReceiver {
         self.note_progress(now);
         self.outstanding -= u64::from(slot.len);
         Some((number, slot))
-    }
-
-    /// Notes that the bytes of a receive have arrived, for which nothing but the lane had to wait, after progress at `before`
-    pub(super) fn note_arrival(&mut self, now: Time, slot: &Slot, before: Time) {
-        let begin = before.max(slot.since + SHORT_ROUND_TRIP).min(now);
-        self.rate.note(now, slot.len.into(), now - begin);
-    }
-
-    /// When a part of `len` bytes arrives that is granted now, in nanoseconds, for comparisons
-    pub(super) fn completion(&self, now: Time, len: u32) -> u64 {
-        self.rate.nanoseconds(now, self.outstanding(now) + u64::from(len))
     }
 
     fn note_progress(&mut self, now: Time) {
@@ -410,7 +396,7 @@ mod tests {
 
     #[test]
     fn a_lost_grant_is_sent_again_unless_it_was_served() {
-        let mut receiver = BulkReceiver::new(Time::ZERO, MAX_SLOTS, 1);
+        let mut receiver = BulkReceiver::new(Time::ZERO, MAX_SLOTS);
         let (address, since) = (grant(0).address, Time::ZERO);
         let slot = Slot { id: None, address, offset: 1 << 40, len: 5, is_expected: false, since };
         receiver.push(Time::ZERO, slot);

@@ -26,7 +26,6 @@ mod lane;
 mod outgoing;
 mod packets;
 mod peering;
-mod rate;
 mod reason;
 mod status;
 mod step;

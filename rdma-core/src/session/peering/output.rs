@@ -87,8 +87,8 @@ impl Peering {
         free.min_by_key(|(_, path)| time(path)).map(|(index, _)| index)
     }
 
-    fn fastest_lane(&self, now: Time, is_free: impl Fn(&Path) -> bool) -> Option<usize> {
-        self.fastest(is_free, |path| path.completion(now))
+    fn fastest_lane(&self, is_free: impl Fn(&Path) -> bool) -> Option<usize> {
+        self.fastest(is_free, |path| path.completion((u64::from(path.lane.unreported_sent()) + 1) * 4096))
     }
 
     /// Packets of the protocol, which go before everything else
@@ -113,7 +113,7 @@ impl Peering {
         if is_empty && self.rooms.is_empty() && !self.control_messages.is_due() {
             return None;
         }
-        let index = self.fastest_lane(now, |path| path.lane.control_room() > 0)?;
+        let index = self.fastest_lane(|path| path.lane.control_room() > 0)?;
         if self.has_arrival_waited {
             return Some(self.bulk(now, index, Inline::new(), [0; MAX_GRANTS], 0));
         }
@@ -155,7 +155,7 @@ impl Peering {
         while let Some(&(id, stream)) = self.rooms.front() {
             let found = self.stream(id, stream);
             if found.is_some_and(|found| found.room.is_queued) {
-                let index = self.fastest_lane(now, |path| path.lane.control_room() > 0)?;
+                let index = self.fastest_lane(|path| path.lane.control_room() > 0)?;
                 let address = Address { session: id.0, stream: stream.0, message: 0 };
                 return Some(self.control(
                     now,
@@ -295,7 +295,7 @@ impl Peering {
         (offset, len): (u64, u32),
         is_expected: bool,
     ) -> Option<Transmit> {
-        let time = |path: &Path| path.receiver.completion(now, len);
+        let time = |path: &Path| path.completion(path.receiver.outstanding(now) + u64::from(len));
         // If the fastest path has no room now, waiting for it is better than a slower one.
         let index = self.fastest(|_| true, time)?;
         let has_room = |path: &&mut Path| match is_expected {
@@ -347,7 +347,7 @@ impl Peering {
                     let may_queue = priority < Priority::Low as usize || path.unsent < LOW_QUEUE;
                     path.lane.data_room() > 0 && may_queue
                 };
-                let index = self.fastest_lane(now, is_free)?;
+                let index = self.fastest_lane(is_free)?;
                 let unreserved = memory.saturating_sub(self.begun);
                 // Not by `stream`, which borrows the paths as well.
                 let session = self.sessions[id.0 as usize & 1].get(id);
