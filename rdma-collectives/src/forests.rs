@@ -28,7 +28,7 @@ struct Forest {
 }
 
 impl Forests {
-    /// As many trees as `count`, or a partition of the hosts between whose parts there are too few copies for them
+    /// Packs `count` trees; if that is impossible, the error is a partition of the hosts with too few copies between its parts
     ///
     /// All trees begin at host `centre` and take the copies in the order in which they reach hosts, so that they are low; the
     /// others then enter in the order of `ends`.
@@ -93,7 +93,8 @@ impl Forests {
         if first(&mut self.full, left) == first(&mut self.full, right) {
             return;
         }
-        // By labelled copy, the one whose cycle it is in; by forest and host, the nearest one above it whose copy is not labelled.
+        // `cause`: for each labelled copy, the copy in whose cycle it is. `above`: for each forest and host, the nearest host above it whose
+        // copy is not labelled.
         let mut cause = vec![None; self.ends.len()];
         let mut above: Vec<Vec<usize>> = vec![(0..self.hosts).collect(); self.forests.len()];
         let mut labelled = vec![copy];

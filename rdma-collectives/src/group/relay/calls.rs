@@ -1,6 +1,6 @@
 //! Messages between two ranks that send and receive without calls of the others
 //!
-//! They go as those of neighbours whose cables are out do: in parts, over the shortest way there is. A rank confirms a message when the
+//! The messages go as those of neighbours whose cables are out: in parts, over the shortest way there is. A rank confirms a message when the
 //! application has taken it, so no more than a window of them waits anywhere. The other rank sends again from time to time what is not
 //! confirmed, and while it waits for more, it repeats what it has confirmed: a rank on the way that knows of no way any more then says so.
 
@@ -89,14 +89,14 @@ impl<D: Device> State<D> {
         waiting.into_iter().for_each(|rank| self.refuse(rank));
     }
 
-    /// Drops what has come from a rank, and tells it once why
+    /// Drops the messages that have come from a rank, and sends it once the reason
     fn refuse(&mut self, rank: usize) {
         let (Some(pair), Some(over)) = (self.pairs.pairs.get_mut(&rank), &self.pairs.over) else { return };
         while pair.messages.pop().is_some() {}
-        let is_told = std::mem::replace(&mut pair.is_told, true);
+        let was_refused = std::mem::replace(&mut pair.is_refused, true);
         let over = over.clone();
         self.confirm_pair(rank);
-        if !is_told {
+        if !was_refused {
             self.send_to(rank, over);
         }
     }

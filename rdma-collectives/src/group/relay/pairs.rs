@@ -1,11 +1,11 @@
-//! What goes between a rank and others without calls of the rest
+//! State of the messages between two ranks that send and receive alone
 
 use std::collections::BTreeMap;
 
 use super::numbered::Numbered;
 use super::retry::Retry;
 
-/// What goes between this rank and others without calls of the rest
+/// Messages between this rank and others, each of which sends and receives with it alone
 pub(super) struct Pairs {
     /// By rank
     pub(super) pairs: BTreeMap<usize, Pair>,
@@ -16,14 +16,14 @@ pub(super) struct Pairs {
     pub(super) retry: Retry,
 }
 
-/// What goes between a rank and another one
+/// Messages between this rank and another one, in both directions
 #[derive(Default)]
 pub(super) struct Pair {
     pub(super) messages: Numbered,
     /// How many calls with the other rank this one has begun
     pub(super) calls: u32,
-    /// Whether the other rank is told that the group is over here
-    pub(super) is_told: bool,
+    /// Whether the end of the group here was sent to the other rank
+    pub(super) is_refused: bool,
 }
 
 impl Default for Pairs {
