@@ -23,13 +23,12 @@ const MAX_ARCS: usize = 1 << 14;
 pub(crate) fn plan(cabling: &Cabling, operation: Operation) -> Result<Plan, PlanError> {
     let network = Network::of(cabling)?;
     let reversed;
-    let (along, against) = match operation {
+    let along = match operation {
         Operation::Gather { .. } | Operation::Reduce { .. } | Operation::ReduceScatter { .. } => {
             reversed = network.reversed();
-            (&reversed, None)
+            &reversed
         }
-        Operation::AllReduce => (&network, Some(&network)),
-        _ => (&network, None),
+        _ => &network,
     };
     let (bound, certificate, time, trees) = match &operation {
         Operation::AllReduce | Operation::Broadcast { .. } | Operation::Reduce { .. } => {
@@ -49,7 +48,7 @@ pub(crate) fn plan(cabling: &Cabling, operation: Operation) -> Result<Plan, Plan
                 let arcs = tree.arcs_from(root);
                 for &(parent, child) in &arcs {
                     *loads.entry((parent, child)).or_default() += 1;
-                    if against.is_some() {
+                    if operation == Operation::AllReduce {
                         *loads.entry((child, parent)).or_default() += 1;
                     }
                 }
