@@ -281,8 +281,12 @@ impl<D: Device> Control<D> {
     }
 
     fn is_over(&mut self) -> bool {
-        let is_closed = self.node.is_closed();
-        self.peering.update(|state, _| state.error().is_some() || state.is_idle(is_closed))
+        let (is_closed, has_path) = (self.node.is_closed(), self.has_path());
+        let (now, timeout) = (self.now(), self.peer_timeout);
+        self.peering.update(|state, _| {
+            let is_idle = state.is_idle(is_closed) || (!has_path && state.needs_no_path(now, timeout));
+            state.error().is_some() || is_idle
+        })
     }
 
     /// Waits for something to do
@@ -342,7 +346,7 @@ impl<D: Device> Control<D> {
                 _ => (),
             }
         }
-        if self.stream.is_open() { at.min(self.alive_at) } else { at }
+        if self.stream.takes_messages() { at.min(self.alive_at) } else { at }
     }
 
     /// Hands opened sessions to the node, and begins to make lost paths again
@@ -403,7 +407,7 @@ impl<D: Device> Control<D> {
             let are_all_asked = self.query_ports();
             self.asks_again = !are_all_asked && (has_changed || self.asks_again);
         }
-        if self.stream.is_open() && now >= self.alive_at {
+        if self.stream.takes_messages() && now >= self.alive_at {
             self.send_on_stream(ControlMessage::Alive);
         }
         for index in 0..self.paths.len() {

@@ -242,8 +242,9 @@ impl<D: Device> Node<D> {
     ///
     /// A peer counts until all sessions with it are over, and their handles and [`closed`](Session::closed) futures are dropped; then, and if an
     /// attempt to connect has failed, until the devices have given up what they had for it, or are reported because they do not return
-    /// within [`device_timeout`](NodeOptions::device_timeout). Completions of requests that were under way then may still be in the queue of an
-    /// open device.
+    /// within [`device_timeout`](NodeOptions::device_timeout). If all cables to a peer are out, the node waits for one as long as messages of
+    /// this side are undelivered, and else at most for the [peer timeout](NodeOptions::peer_timeout). Completions of requests that were under
+    /// way then may still be in the queue of an open device.
     ///
     /// # Cancel safety
     ///

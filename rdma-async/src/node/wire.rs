@@ -18,6 +18,8 @@ pub(super) struct ControlStream {
     received_len: usize,
     /// Bytes that the stream has not taken.
     unsent: VecDeque<u8>,
+    /// Why the stream takes no more bytes.
+    failed: Option<io::ErrorKind>,
     is_flushed: bool,
     /// Whether the hello of this side was appended.
     has_hello: bool,
@@ -35,14 +37,21 @@ impl ControlStream {
             received: [0; ControlMessage::LEN],
             received_len: 0,
             unsent: VecDeque::new(),
+            failed: None,
             is_flushed: true,
             has_hello: false,
             says_goodbye: false,
         }
     }
 
+    /// Whether the peer may still be heard
     pub(super) fn is_open(&self) -> bool {
         self.stream.is_some()
+    }
+
+    /// Whether the peer may still be sent messages
+    pub(super) fn takes_messages(&self) -> bool {
+        self.is_open() && self.failed.is_none()
     }
 
     /// Ends the stream
@@ -76,7 +85,7 @@ impl ControlStream {
 
     /// Appends what is no message, as [`push`](Self::push) does
     fn push_bytes(&mut self, bytes: &[u8]) {
-        if self.is_open() {
+        if self.takes_messages() {
             self.unsent.extend(bytes);
             self.is_flushed = false;
         }
@@ -92,8 +101,20 @@ impl ControlStream {
         let _ = self.poll_write(&mut Context::from_waker(Waker::noop()));
     }
 
-    /// Writes what the stream takes now; ready when that is everything
+    /// Writes what the stream takes now; ready when that is everything, or the stream takes no more
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(kind) = self.failed {
+            return Poll::Ready(Err(kind.into()));
+        }
+        let written = self.poll_unsent(cx);
+        if let Poll::Ready(Err(error)) = &written {
+            self.failed = Some(error.kind());
+            self.unsent.clear();
+        }
+        written
+    }
+
+    fn poll_unsent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(())) };
         while !self.unsent.is_empty() {
             match ready!(stream.poll_write(cx, self.unsent.as_slices().0))? {
@@ -123,24 +144,18 @@ impl ControlStream {
     ///
     /// After [`ConnectError::Peer`], for a message that cannot be read, the stream is open for a goodbye.
     pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<ControlMessage, ConnectError>> {
-        let failed = match self.poll_write(cx) {
-            Poll::Ready(Err(error)) => Some(error),
-            _ => None,
-        };
-        // What the peer said before it went is read although nothing can be written any more.
-        let error = match self.poll_read(cx) {
-            Poll::Pending => match failed {
-                Some(error) => error,
-                None => return Poll::Pending,
-            },
-            Poll::Ready(Err(error)) => error,
-            Poll::Ready(Ok(())) => {
+        // What the peer said before it went may be on its way although the stream takes no more: only its end ends the reading.
+        let _ = self.poll_write(cx);
+        Poll::Ready(match ready!(self.poll_read(cx)) {
+            Ok(()) => {
                 self.received_len = 0;
-                return Poll::Ready(ControlMessage::from_bytes(&self.received).map_err(ConnectError::from));
+                ControlMessage::from_bytes(&self.received).map_err(ConnectError::from)
             }
-        };
-        self.end();
-        Poll::Ready(Err(error.into()))
+            Err(error) => {
+                self.end();
+                Err(error.into())
+            }
+        })
     }
 
     /// The next message

@@ -228,6 +228,11 @@ impl SessionState {
 
     /// Whether neither the application nor a message needs it
     pub(super) fn is_unused(&self) -> bool {
-        self.watchers == 0 && self.is_over && self.streams().all(StreamState::is_unused)
+        self.is_over && self.is_released()
+    }
+
+    /// Whether neither the application nor a message would need it if it were over
+    pub(super) fn is_released(&self) -> bool {
+        self.watchers == 0 && self.streams().all(StreamState::is_unused)
     }
 }

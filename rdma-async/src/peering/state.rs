@@ -276,6 +276,14 @@ impl<D: Device> State<D> {
         (self.had_session || is_closed) && self.sessions.is_empty() && self.core.is_quiet()
     }
 
+    /// Whether it is as good as idle for a side that has no path: the application holds no session, the peer has all its messages, and
+    /// both know, or no path has brought anything for `timeout`
+    pub(crate) fn needs_no_path(&self, now: Time, timeout: Duration) -> bool {
+        let is_released = self.had_session && self.sessions.values().all(SessionState::is_released);
+        let is_silent = now >= self.core.last_heard() + timeout;
+        is_released && (is_silent || self.core.lacks_one_report())
+    }
+
     /// When the latest packet arrived
     pub(crate) fn last_heard(&self) -> Time {
         self.core.last_heard()

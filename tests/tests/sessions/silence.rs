@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::join;
-use rdma_async::{CloseError, RecvError, SendError, SessionError};
+use rdma_async::{CloseError, Node, RecvError, SendError, SessionError};
 use rdma_core::Time;
 use rdma_sim::{Net, Sim};
-use rdma_tests::{connect, node, nodes, on_session, options, zeros};
+use rdma_tests::{DEVICE, Pair, connect, node, nodes, on_session, options, zeros};
 
 /// How often a node looks whether a peer is to be given up.
 const TICK: Duration = Duration::from_millis(4);
@@ -69,6 +70,72 @@ fn a_process_that_was_paused_looks_at_what_has_arrived_before_it_gives_a_peer_up
             assert_eq!(*busy.recv().await.unwrap().unwrap(), *b"first");
         }
     });
+}
+
+/// A session whose nodes have a stream that takes its time, and go on hearing each other by it when the cable is out
+async fn over_tcp(net: &Net) -> Pair {
+    let (a, b) = nodes(net, &options());
+    let (to_b, to_a) = net.tcp();
+    let (ab, served) = join(a.connect(to_b), b.serve(to_a)).await;
+    served.unwrap();
+    let ba = b.accept().await.unwrap();
+    Pair { ab: ab.unwrap(), ba, a, b }
+}
+
+/// Catches a goodbye that is not read because the side that is to read it has failed to write first, and sides that wait for the report of
+/// what they know.
+#[test]
+fn a_peer_that_has_left_in_order_is_not_waited_for_when_the_cable_goes_down() {
+    for fault in ["a:DEVICE flap 2ms", "a:DEVICE unplug", "b:DEVICE unplug", "b rdma-off"] {
+        for after in (0..160).step_by(4) {
+            Sim::new().run(async |net| {
+                let Pair { a, b, ab, ba } = over_tcp(&net).await;
+                let close_later = async {
+                    net.sleep(Duration::from_micros(40)).await;
+                    ba.close().await
+                };
+                let closed = join(ab.close(), close_later).await;
+                assert_eq!(closed, (Ok(()), Ok(())));
+                let at = net.now() - Time::ZERO + Duration::from_micros(after);
+                let fault = format!("at {}ns {}", at.as_nanos(), fault.replace("DEVICE", DEVICE));
+                net.inject(fault.parse().unwrap());
+                drop((ab, ba));
+                let closed = net.now();
+                join(a.wait_idle(), b.wait_idle()).await;
+                let waited = net.now() - closed;
+                assert!(waited < Duration::from_millis(50), "{fault}: {waited:?}");
+            });
+        }
+    }
+}
+
+/// Catches ends of sessions that wait for a cable which does not come back, as long as the processes hear each other by the stream.
+#[test]
+fn nodes_without_sessions_do_not_wait_for_a_cable() {
+    let timeout = Duration::from_secs(2);
+    for how in ["reset", "drop", "close"] {
+        for after in 0..40 {
+            Sim::new().run(async |net| {
+                let Pair { a, b, ab, ba } = over_tcp(&net).await;
+                let at = net.now() - Time::ZERO + Duration::from_micros(after);
+                net.inject(format!("at {}ns a:{DEVICE} unplug", at.as_nanos()).parse().unwrap());
+                let begun = net.now();
+                match how {
+                    "reset" => ab.reset(7),
+                    "close" => drop(join(ab.close(), ba.close()).now_or_never()),
+                    _ => (),
+                }
+                drop((ab, ba));
+                let idle = async |node: &Node<_>| {
+                    node.wait_idle().await;
+                    net.now() - begun
+                };
+                let (first, second) = join(idle(&a), idle(&b)).await;
+                let most = timeout.saturating_mul(2) + TICK;
+                assert!(first.max(second) <= most, "{how} {after}: {first:?} {second:?}");
+            });
+        }
+    }
 }
 
 /// Catches sides that keep paths alive, each by its own timeout: the side with the shorter one loses the session.

@@ -10,7 +10,7 @@ use crate::port_refusal::PortRefusal;
 impl<D: Device> Control<D> {
     /// Sends a message on the stream; by a path instead if the stream has ended, or brings nothing
     pub(super) fn send(&mut self, message: ControlMessage) {
-        let is_heard = self.stream.is_open() && self.now() < self.heard + self.peer_timeout;
+        let is_heard = self.stream.takes_messages() && self.now() < self.heard + self.peer_timeout;
         if is_heard || !self.peering.with(|state, now, effects| state.send_control(message, now, effects)) {
             self.send_on_stream(message);
         }
@@ -23,7 +23,7 @@ impl<D: Device> Control<D> {
 
     /// Whether the peer can be sent messages about a path
     pub(super) fn reaches_peer(&self) -> bool {
-        self.stream.is_open() || self.peering.update(|state, _| state.paths_up() > 0)
+        self.stream.takes_messages() || self.peering.update(|state, _| state.paths_up() > 0)
     }
 
     pub(super) fn on_message(&mut self, message: ControlMessage) {

@@ -130,7 +130,7 @@ impl Session {
     }
 
     /// Whether only the peer's report is missing that it knows of the end of what this side sent
-    fn is_nearly_over(&self) -> bool {
+    pub(super) fn is_nearly_over(&self) -> bool {
         let control = self.streams.get(&StreamId::CONTROL);
         control.is_some_and(|control| control.outgoing.is_finished() && control.incoming.is_finished())
     }

@@ -5,7 +5,7 @@ use super::super::{
 };
 use super::Peering;
 use super::message::{Incoming, Progress};
-use super::session::Table;
+use super::session::{Session, Table};
 use crate::{Histogram, Time};
 
 impl Peering {
@@ -32,6 +32,11 @@ impl Peering {
     /// Whether there is no session, and the peer knows of every end
     pub fn is_quiet(&self) -> bool {
         self.session_count() == 0 && self.pending_resets == 0
+    }
+
+    /// Whether both sides have everything, and may lack no more than the report of that
+    pub fn lacks_one_report(&self) -> bool {
+        self.pending_resets == 0 && self.sessions.iter().flat_map(Table::iter).all(Session::is_nearly_over)
     }
 
     /// When the latest packet of the peer arrived
