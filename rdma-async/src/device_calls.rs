@@ -39,8 +39,8 @@ pub struct DeviceStats {
     /// Open devices that [report](rdma_core::Device::blocked) a post or a poll which does not return; it keeps the thread of the task that has
     /// made it
     pub blocked_devices: usize,
-    /// Paths, devices and registrations that a device was never asked to give up, or did not give up in time: counted when the limit passes, freed
-    /// if the call returns later, and else kept
+    /// Paths, devices and registrations that a device was never asked to give up, because it was blocked: they are kept. And those that it
+    /// did not give up in time: they are freed if the call returns later
     pub abandoned: u64,
 }
 

@@ -1,5 +1,6 @@
 //! The task beside a peering that keeps the bootstrap stream: it makes paths, and makes them again, over the stream or another path
 
+mod deadlines;
 mod first_paths;
 mod making;
 mod messages;
@@ -45,7 +46,7 @@ enum PathState<D: Device> {
     /// The device makes this side's end, for this port of the peer, over the cable of this name
     Preparing { port: u32, link: Option<LinkId> },
     /// The peer was asked for its end
-    Offered { prepared: Box<PreparedPath<D>>, until: Time },
+    Offered { prepared: Box<PreparedPath<D>>, since: Time },
     /// The peer has answered, and the device connects this side's end to the peer's
     Connecting { theirs: PathEnd },
     /// The peer has offered it, and the device makes and connects this side's end on this port
@@ -322,33 +323,6 @@ impl<D: Device> Control<D> {
         Poll::Pending
     }
 
-    /// Whether there are paths that carry data, and their devices report when that may end; other paths have times of their own
-    fn needs_no_look(&self) -> bool {
-        let needs_no_look = |path: &PathState<D>| match path {
-            PathState::Up { port, .. } => self.node.ports[*port].needs_no_look(),
-            _ => true,
-        };
-        !self.has_changed && !self.asks_again && self.has_path() && self.paths.iter().all(needs_no_look)
-    }
-
-    fn next_tick(&mut self) -> Time {
-        if self.needs_no_look() {
-            self.port_at = Time::MAX;
-        } else if self.port_at == Time::MAX {
-            self.port_at = self.now() + PORT_INTERVAL;
-        }
-        let mut at = self.port_at;
-        for path in &self.paths {
-            match path {
-                PathState::Offered { until, .. } => at = at.min(*until),
-                PathState::Down { from } if self.side == Side::Connecting => at = at.min(*from),
-                PathState::Waiting { from, .. } if *from > self.now() => at = at.min(*from),
-                _ => (),
-            }
-        }
-        if self.stream.takes_messages() { at.min(self.alive_at) } else { at }
-    }
-
     /// Hands opened sessions to the node, and begins to make lost paths again
     pub(super) fn on_news(&mut self) {
         let News { opened, lost, messages } = self.peering.update(|state, _| state.take_news());
@@ -412,7 +386,7 @@ impl<D: Device> Control<D> {
         }
         for index in 0..self.paths.len() {
             match &self.paths[index] {
-                PathState::Offered { until, .. } if now >= *until => {
+                PathState::Offered { since, .. } if now >= self.answer_until(*since) => {
                     self.retry_later(index, false);
                 }
                 PathState::Down { from } if self.side == Side::Connecting => {
@@ -429,11 +403,8 @@ impl<D: Device> Control<D> {
             }
         }
         self.on_news();
-        if !self.has_path() && self.first.is_none() {
-            let heard = self.peering.update(|state, _| state.last_heard()).max(self.heard);
-            if now >= heard + self.peer_timeout {
-                self.peering.fail(&SessionError::PeerLost(self.peer_timeout));
-            }
+        if now >= self.silent_at() {
+            self.peering.fail(&SessionError::PeerLost(self.peer_timeout));
         }
     }
 

@@ -88,8 +88,11 @@ impl NodeOptions {
         Self { connect_timeout, ..self }
     }
 
-    /// How long a device may take for a call with which a path is made or ends, before the call is reported and the device is left alone
-    /// until it returns; 3 s
+    /// How long a device may take for the verbs of one step in which a path is made or ends, together, before the step is reported and the
+    /// device is left alone until it returns; 3 s
+    ///
+    /// The steps are opening the device, making queue pairs, connecting them, ending them, and registering memory. A peer waits for a step
+    /// of this side for its own limit and its peer timeout.
     ///
     /// Apple's device has been reported to take a second for a peer that it does not find, and never to return when its driver is wedged.
     ///

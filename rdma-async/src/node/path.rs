@@ -23,6 +23,8 @@ pub(super) struct PreparedPath<D: Device> {
     port: usize,
     end: PathEnd,
     bulk_slots: u32,
+    /// How long the device of the peer may take.
+    device_timeout: Duration,
 }
 
 impl<D: Device> PreparedPath<D> {
@@ -97,8 +99,14 @@ impl<D: Device> PreparedPath<D> {
         if eager.gid.is_zero() {
             return Err(rdma_core::Error::new(Verb::ModifyQp, Cause::GidTableEmpty).into());
         }
-        let rate = port.device().port()?.bits_per_second / 8;
-        Ok(Self { lanes, port: index, end: PathEnd { path, epoch, window, rate, eager, bulk }, bulk_slots })
+        let (rate, device_timeout) = (port.device().port()?.bits_per_second / 8, node.options.device_timeout);
+        Ok(Self {
+            lanes,
+            port: index,
+            end: PathEnd { path, epoch, window, rate, eager, bulk },
+            bulk_slots,
+            device_timeout,
+        })
     }
 
     /// This side's end, for the peer
@@ -138,7 +146,7 @@ impl<D: Device> PreparedPath<D> {
     }
 
     fn config(&self, theirs: &PathEnd, peer_timeout: Duration) -> LaneConfig {
-        lane_config(peer_timeout, self.end.window.min(theirs.window), self.bulk_slots)
+        lane_config(peer_timeout, self.device_timeout, self.end.window.min(theirs.window), self.bulk_slots)
     }
 
     /// Posts receives on connected queue pairs, and hands the path to the peering; returns the window, which may be smaller than it was

@@ -223,8 +223,13 @@ impl Hello {
 pub const MIN_PEER_TIMEOUT: Duration = Duration::from_millis(8);
 
 /// Configuration of a path between two sides with this `peer_timeout`, each of whose eager lanes has `window` receives, and whose
-/// bulk lane takes `bulk_slots` parts of messages at once at this side
-pub fn lane_config(peer_timeout: Duration, window: u32, bulk_slots: u32) -> LaneConfig {
+/// bulk lane takes `bulk_slots` parts of messages at once at this side; the device of the peer may take `device_timeout` to connect
+pub fn lane_config(
+    peer_timeout: Duration,
+    device_timeout: Duration,
+    window: u32,
+    bulk_slots: u32,
+) -> LaneConfig {
     LaneConfig {
         window,
         peer_window: window,
@@ -232,6 +237,7 @@ pub fn lane_config(peer_timeout: Duration, window: u32, bulk_slots: u32) -> Lane
         report_delay: Duration::from_micros(25),
         heartbeat: peer_timeout / 8,
         timeout: peer_timeout / 2,
+        proof_timeout: peer_timeout.saturating_add(device_timeout),
     }
 }
 

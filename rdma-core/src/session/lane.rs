@@ -20,6 +20,8 @@ pub struct LaneConfig {
     pub heartbeat: Duration,
     /// Time without a packet from the peer after which the path counts as dead, two to sixteen heartbeats
     pub timeout: Duration,
+    /// How long a side that does not ask first waits for the first packet of the peer, whose device still connects: at least `timeout`
+    pub proof_timeout: Duration,
 }
 
 /// The fewest receives with which a lane works
@@ -40,6 +42,7 @@ impl LaneConfig {
             && (1..=MAX_SLOTS).contains(&self.bulk_slots)
             && self.heartbeat >= MIN_PATIENCE
             && (self.heartbeat * 2..=self.heartbeat * 16).contains(&self.timeout)
+            && self.proof_timeout >= self.timeout
     }
 }
 
@@ -231,7 +234,7 @@ impl<T> Lane<T> {
         self.question_at = now + self.patience;
     }
 
-    /// When [`due`](Self::due) or [`is_silent`](Self::is_silent) changes by itself
+    /// When [`due`](Self::due) or whether it is [silent](Self::silent_at) changes by itself
     pub(super) fn next_timeout(&self) -> Time {
         let silent_at = self.silent_at();
         let report_at = if self.room() > 0 { self.report_at } else { Time::MAX };
@@ -241,11 +244,6 @@ impl<T> Lane<T> {
     /// When the lane counts as silent, if nothing arrives until then
     pub(super) fn silent_at(&self) -> Time {
         self.last_received + self.config.timeout
-    }
-
-    /// Whether the peer has sent nothing for too long
-    pub(super) fn is_silent(&self, now: Time) -> bool {
-        now >= self.silent_at()
     }
 }
 
@@ -261,6 +259,7 @@ mod tests {
         report_delay: Duration::from_micros(25),
         heartbeat: Duration::from_millis(10),
         timeout: Duration::from_millis(50),
+        proof_timeout: Duration::from_millis(50),
     };
 
     /// Two lanes with all receives posted
@@ -356,7 +355,7 @@ mod tests {
         let report = send(&mut b, at, PacketKind::Report);
         receive(&mut a, at, &report);
         let end = at + CONFIG.timeout;
-        assert!(!a.is_silent(Time::from_nanos(end.as_nanos() - 1)) && a.is_silent(end));
+        assert_eq!(a.silent_at(), end);
     }
 
     #[test]

@@ -15,6 +15,7 @@ const LANE: LaneConfig = LaneConfig {
     report_delay: Duration::from_micros(25),
     heartbeat: Duration::from_millis(10),
     timeout: Duration::from_millis(50),
+    proof_timeout: Duration::from_millis(50),
 };
 const LIMITS: Limits = Limits { max_message: 1 << 20, max_sessions: 4, max_streams: 4, stream_share: 24 };
 const PATH: PathId = PathId(0);

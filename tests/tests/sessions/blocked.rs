@@ -4,7 +4,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::future::{Either, join, select};
-use rdma_async::{CloseError, ConnectError, DeviceCall, Node, NodeOptions, RecvError, SessionError};
+use rdma_async::{
+    CloseError, ConnectError, DeviceCall, Node, NodeOptions, PathStatus, RecvError, SessionError,
+};
 use rdma_sim::{LineRate, Net, Sim, SimDevice, SlowableVerb};
 use rdma_tests::{DEVICE, Pair, connect, connected_over, message, node_over, options};
 
@@ -310,4 +312,45 @@ fn what_a_late_call_has_made_is_given_up() {
         assert!(run.value, "{verb}: the call has returned in time");
         assert!(run.leaks.is_empty(), "{verb}: {:?}", run.leaks);
     }
+}
+
+/// Catches a side that gives up while the device of the other side takes its time within the limit, at first and when a path returns.
+#[test]
+fn a_slow_device_at_one_side_is_waited_for() {
+    for (verb, longest) in [("modify_qp", 490_u64), ("create_qp", 1400), ("reg_mr", 1400)] {
+        for ms in (1..=7).map(|part| longest * part / 7) {
+            for side in ["a", "b"] {
+                let faults = format!("at 0s {side}:{DEVICE} slow-verb {verb}={ms}ms");
+                let run = Sim::new().faults(faults.parse().unwrap()).run(async |net| {
+                    net.sleep(Duration::from_nanos(1)).await;
+                    let Pair { a: _a, b: _b, ab, ba } = connected_over(&net, &[DEVICE], &options()).await;
+                    inject(&net, "flap 5ms").await;
+                    net.sleep(Duration::from_millis(6)).await;
+                    let start = net.now();
+                    let (sent, got) = join(ab.send_bytes(b"again"), ba.recv()).await;
+                    sent.unwrap();
+                    assert_eq!(*got.unwrap().unwrap(), *b"again");
+                    net.now() - start
+                });
+                // Made once, and after the path that was given up has ended.
+                assert!(run.value < Duration::from_millis(7 * ms), "{verb} {ms} {side}: {:?}", run.value);
+            }
+        }
+    }
+}
+
+/// Catches a peer that keeps its end of a path which the other side has failed to connect, until no packet has come for long.
+#[test]
+fn a_peer_learns_of_a_path_that_could_not_be_connected() {
+    // Two transitions make the queue pairs of a path, and four connect them: too many for the limit.
+    let faults = format!("at 0s a:{DEVICE} slow-verb modify_qp=300ms").parse().unwrap();
+    let run = Sim::new().topology(cables(&[LineRate::TB5; 2])).faults(faults).run(async |net| {
+        net.sleep(Duration::from_nanos(1)).await;
+        let pair = connected_over(&net, &[DEVICE, OTHER], &limited()).await;
+        net.sleep(Duration::from_millis(1000)).await;
+        assert_eq!(pair.ba.snapshot().paths[0].status, PathStatus::Unproven);
+        net.sleep(Duration::from_millis(700)).await;
+        pair.ba.snapshot().paths[0].status
+    });
+    assert_eq!(run.value, PathStatus::Down);
 }

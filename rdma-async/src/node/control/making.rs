@@ -213,8 +213,7 @@ impl<D: Device> Control<D> {
             PathState::Preparing { port, link } => match made {
                 Ok(prepared) => {
                     let (end, transport) = (prepared.end(), prepared.transport());
-                    let until = now + self.peer_timeout;
-                    self.paths[index] = PathState::Offered { prepared: Box::new(prepared), until };
+                    self.paths[index] = PathState::Offered { prepared: Box::new(prepared), since: now };
                     self.send(ControlMessage::Offer(Offer { end, port, transport, link }));
                     Ok(())
                 }
@@ -248,6 +247,9 @@ impl<D: Device> Control<D> {
                         let (path, reason) = (PathId(index as u32), LostReason::Unreachable);
                         self.note_refusal(path, reason, None, error.of_device());
                     }
+                    // The peer has its end.
+                    let PathEnd { path, epoch, .. } = theirs;
+                    self.send(ControlMessage::Lost { path, epoch, reason: lost_reason(&error), port: None });
                     self.retry_later(index, is_unreachable(&error));
                     return Err(error);
                 }

@@ -57,6 +57,7 @@ use crate::{Histogram, Time};
 ///     report_delay: Duration::from_micros(25),
 ///     heartbeat: Duration::from_millis(10),
 ///     timeout: Duration::from_millis(100),
+///     proof_timeout: Duration::from_secs(1),
 /// };
 /// let now = Time::ZERO;
 /// let mut a = Peering::new(config(Side::Connecting));
@@ -391,7 +392,7 @@ impl Peering {
     pub fn tick(&mut self, now: Time) {
         for index in 0..self.paths.len() {
             let Some(path) = &mut self.paths[index] else { continue };
-            let reason = if path.lane.is_silent(now) {
+            let reason = if now >= path.silent_at() {
                 PathLoss::Silent
             } else if now >= path.bulk_deadline() {
                 PathLoss::BulkStalled

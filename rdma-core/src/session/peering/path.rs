@@ -31,6 +31,8 @@ pub(super) struct Path {
     pub(super) probes: bool,
     /// Whether a packet of the peer has arrived.
     pub(super) is_proven: bool,
+    /// When it is given up without one, if the peer asks first.
+    proof_until: Time,
 }
 
 impl Path {
@@ -45,6 +47,7 @@ impl Path {
             unsent: 0,
             probes,
             is_proven: false,
+            proof_until: now + config.proof_timeout,
         }
     }
 
@@ -63,14 +66,19 @@ impl Path {
         let lane = if self.may_ask() {
             self.lane.next_timeout().min(self.receiver.question_at())
         } else {
-            self.lane.silent_at()
+            self.silent_at()
         };
         lane.min(self.bulk_deadline()).min(self.keep_alive_at()).min(self.sender.waits_until())
     }
 
     /// When the path counts as lost
     pub(super) fn lost_at(&self) -> Time {
-        self.lane.silent_at().min(self.bulk_deadline())
+        self.silent_at().min(self.bulk_deadline())
+    }
+
+    /// When the path has brought nothing for too long
+    pub(super) fn silent_at(&self) -> Time {
+        if self.may_ask() { self.lane.silent_at() } else { self.proof_until }
     }
 
     /// The packet without content that should be sent now, if nothing else is

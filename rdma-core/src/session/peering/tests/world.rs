@@ -30,6 +30,7 @@ pub(super) const LANE: LaneConfig = LaneConfig {
     report_delay: Duration::from_micros(25),
     heartbeat: Duration::from_millis(10),
     timeout: Duration::from_millis(50),
+    proof_timeout: Duration::from_millis(50),
 };
 pub(super) const SHARE: u32 = 24;
 const LATENCY: Duration = Duration::from_micros(5);
