@@ -175,7 +175,7 @@ impl<D: Device> Node<D> {
     ///
     /// # Errors
     ///
-    /// * [`ConnectError::Closed`] if the node is closed;
+    /// * [`ConnectError::Closed`] if the node is closed, or its runtime is gone;
     /// * [`ConnectError::Stream`], [`ConnectError::Peer`] or [`ConnectError::Timeout`] if the handshake fails, the last one with the stage
     ///   that it did not pass;
     /// * [`ConnectError::Open`], [`ConnectError::Device`], [`ConnectError::Pool`], [`ConnectError::Memory`] or
@@ -213,7 +213,7 @@ impl<D: Device> Node<D> {
         introduction::establish(self.inner(), stream, Side::Accepting).await.map(drop)
     }
 
-    /// The next session that a peer opens; `None` when the node is closed
+    /// The next session that a peer opens; `None` when the node is closed, or its runtime is gone
     ///
     /// # Cancel safety
     ///

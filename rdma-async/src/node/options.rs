@@ -141,6 +141,9 @@ impl NodeOptions {
     }
 
     /// How many messages of a stream may be in flight at once; 64
+    ///
+    /// A message is in flight until its lease may be reused. A short one is copied into packets: it counts while it waits for
+    /// room at the peer, and no more when it is on the way.
     pub fn max_in_flight_sends(self, max_in_flight_sends: u32) -> Self {
         Self { max_in_flight_sends, ..self }
     }

@@ -246,5 +246,7 @@ impl<D: Device> Drop for Reactor<D> {
         for peering in self.peerings.drain(..) {
             peering.fail(&SessionError::RuntimeGone);
         }
+        // No task of the node is left.
+        self.node.close();
     }
 }

@@ -54,8 +54,8 @@ use crate::wait_queue::Waiter;
 /// not wait for others.
 ///
 /// Cheap to clone; all clones are the same session, and any number of tasks may send and receive at once. When the last clone
-/// and the last future are dropped, queued messages are still sent, and then the session is closed; it is [given up](crate::SessionError::Abandoned) if the peer takes
-/// none of them for the peer timeout.
+/// and the last future are dropped, queued messages are still sent, and then the session is closed; it is
+/// [given up](crate::SessionError::Abandoned) if the peer takes none of them for the peer timeout.
 ///
 /// ```
 /// # rdma_sim::Sim::new().run(async |net| {
@@ -257,7 +257,8 @@ impl<D: Device> Session<D> {
 
     /// Closes the session: sends the queued messages, and waits until the peer's node has everything
     ///
-    /// The peer's application reads them and then the end; it cannot begin to send more. Messages that it sent before can still be read here.
+    /// The peer's application reads them and then the end. What it sends until its node learns of the close, some round trips later, can
+    /// still be read here; then it can send no more.
     ///
     /// # Errors
     ///

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use futures::future::{join, join3};
 use rdma_async::{CloseError, ConnectError, RecvError, SendError, SessionError};
 use rdma_sim::Sim;
-use rdma_tests::{Pair, Panics, begun, node, on_session, options, zeros};
+use rdma_tests::{Pair, Panics, begun, connect, node, nodes, on_session, options, zeros};
 
 const LOST: SessionError = SessionError::Aborted;
 
@@ -100,4 +101,25 @@ fn a_message_that_waits_for_memory_learns_of_the_end() {
         drop(lease);
         waiting.await.unwrap();
     });
+}
+
+/// Catches calls that wait for tasks of the node when the runtime has dropped them.
+#[test]
+fn a_node_whose_runtime_is_gone_is_closed() {
+    for is_served in [false, true] {
+        Sim::new().run(async |net| {
+            let (a, b) = nodes(&net, &options());
+            let sessions = if is_served { Some(connect(&a, &b).await.unwrap()) } else { None };
+            let waiting = begun(b.accept()).await;
+            net.inject("at 0s b kill".parse().unwrap());
+            net.sleep(Duration::from_millis(1)).await;
+            assert!(waiting.await.is_none() && b.accept().await.is_none());
+            let streams = [(); 2].map(|()| tokio::io::duplex(256));
+            let [(first, _first), (second, _second)] = streams;
+            assert!(matches!(b.connect(first).await, Err(ConnectError::Closed)));
+            assert!(matches!(b.serve(second).await, Err(ConnectError::Closed)));
+            drop(sessions);
+            b.wait_idle().await;
+        });
+    }
 }
