@@ -31,7 +31,7 @@ use crate::pool::Lease;
 /// Dereferences to its bytes; becomes [`Bytes`] without a copy. Memory of messages that are kept counts towards the share of
 /// their stream, which stalls when they occupy all of it. Messages up to 68,544 bytes take nothing from other streams; longer ones are
 /// in the [receive memory](crate::NodeOptions::receive_memory) of the node: what a session keeps of it stalls the session itself when it
-/// is half of what there is.
+/// is half of what the messages of other sessions and its own unread ones leave.
 #[must_use]
 pub struct Message {
     // In the order in which they must go.
