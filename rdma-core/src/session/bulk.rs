@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::ids::{IncomingId, SessionId};
+use super::rate::{Rate, SHORT_ROUND_TRIP};
 use super::{Address, Grant, Violation};
 use crate::Time;
 
@@ -32,6 +33,7 @@ pub(super) struct BulkReceiver {
     is_waiting: bool,
     /// Whether the peer should answer all grants soon, because this side needs the memory of the receives.
     is_urgent: bool,
+    rate: Rate,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +50,7 @@ pub(super) struct Slot {
 }
 
 impl BulkReceiver {
-    pub(super) fn new(now: Time, max: u32) -> Self {
+    pub(super) fn new(now: Time, max: u32, rate: u64) -> Self {
         let slots = VecDeque::with_capacity(max as usize);
         Self {
             slots,
@@ -60,6 +62,7 @@ impl BulkReceiver {
             max,
             is_waiting: false,
             is_urgent: false,
+            rate: Rate::new(rate),
         }
     }
 
@@ -134,6 +137,17 @@ impl BulkReceiver {
         self.note_progress(now);
         self.outstanding -= u64::from(slot.len);
         Some((number, slot))
+    }
+
+    /// Notes that the bytes of a receive have arrived, for which nothing but the lane had to wait, after progress at `before`
+    pub(super) fn note_arrival(&mut self, now: Time, slot: &Slot, before: Time) {
+        let begin = before.max(slot.since + SHORT_ROUND_TRIP).min(now);
+        self.rate.note(now, slot.len.into(), now - begin);
+    }
+
+    /// How fast the lane is
+    pub(super) fn rate(&self) -> &Rate {
+        &self.rate
     }
 
     fn note_progress(&mut self, now: Time) {
@@ -396,7 +410,7 @@ mod tests {
 
     #[test]
     fn a_lost_grant_is_sent_again_unless_it_was_served() {
-        let mut receiver = BulkReceiver::new(Time::ZERO, MAX_SLOTS);
+        let mut receiver = BulkReceiver::new(Time::ZERO, MAX_SLOTS, 1);
         let (address, since) = (grant(0).address, Time::ZERO);
         let slot = Slot { id: None, address, offset: 1 << 40, len: 5, is_expected: false, since };
         receiver.push(Time::ZERO, slot);

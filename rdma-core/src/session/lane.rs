@@ -74,6 +74,8 @@ pub(super) struct Lane<T> {
 struct Sent<T> {
     content: T,
     at: Time,
+    /// Packets that had no fate when it was sent
+    ahead: u32,
     is_eliciting: bool,
 }
 
@@ -121,6 +123,11 @@ impl<T> Lane<T> {
         self.room().saturating_sub(self.config.peer_window / 4 + 2)
     }
 
+    /// How long the peer may wait until it reports a packet that was sent after `ahead` others
+    pub(super) fn report_delay(&self, ahead: u32) -> Duration {
+        if ahead < self.config.peer_window / 4 { self.config.report_delay } else { Duration::ZERO }
+    }
+
     /// Packets that were sent and have no fate
     #[inline]
     pub(super) fn unreported_sent(&self) -> u32 {
@@ -145,7 +152,7 @@ impl<T> Lane<T> {
             }
             self.eliciting += 1;
         }
-        trailer.number = self.sent.push(Sent { content, at: now, is_eliciting });
+        trailer.number = self.sent.push(Sent { content, at: now, ahead: self.sent.len(), is_eliciting });
         trailer.limit = self.received.report().next.wrapping_add(self.posted);
         trailer.report = self.received.report();
         self.unreported = 0;
@@ -187,9 +194,9 @@ impl<T> Lane<T> {
         Ok(is_new)
     }
 
-    /// The oldest packet whose fate `report` decides, and how long that took; call until there is none
-    pub(super) fn pop(&mut self, now: Time, report: Report) -> Option<(T, Fate, Duration)> {
-        let (Sent { content, at, is_eliciting }, fate) = self.sent.pop(report)?;
+    /// The oldest packet whose fate `report` decides, how long that took, and how many packets were before it; call until there is none
+    pub(super) fn pop(&mut self, now: Time, report: Report) -> Option<(T, Fate, Duration, u32)> {
+        let (Sent { content, at, ahead, is_eliciting }, fate) = self.sent.pop(report)?;
         let sample = now - at;
         if is_eliciting {
             self.eliciting -= 1;
@@ -199,7 +206,7 @@ impl<T> Lane<T> {
             let wait = if self.eliciting > 0 { self.patience } else { self.config.heartbeat };
             self.question_at = now + wait;
         }
-        Some((content, fate, sample))
+        Some((content, fate, sample, ahead))
     }
 
     /// What the packets contain that have no fate, when the path is gone
@@ -281,7 +288,7 @@ mod tests {
         assert_eq!(to.receive(now, trailer), Ok(true));
         to.receive_completed();
         to.receive_posted();
-        std::iter::from_fn(|| to.pop(now, trailer.report)).map(|(_, fate, _)| fate).collect()
+        std::iter::from_fn(|| to.pop(now, trailer.report)).map(|(_, fate, ..)| fate).collect()
     }
 
     /// Catches a lane without a reserve: full of data both ways, neither side could say that it posted receives.

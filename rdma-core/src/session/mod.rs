@@ -26,6 +26,7 @@ mod lane;
 mod outgoing;
 mod packets;
 mod peering;
+mod rate;
 mod reason;
 mod status;
 mod step;

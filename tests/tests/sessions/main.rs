@@ -34,6 +34,7 @@ mod shared_key;
 mod short_messages;
 mod short_queues;
 mod silence;
+mod slow_cable;
 mod small_scope;
 mod states;
 mod strangers;

@@ -28,6 +28,7 @@ impl Peering {
         trailer: &[u8],
     ) -> Result<(), Violation> {
         let Some(Some(path)) = self.paths.get_mut(id.0 as usize) else { return Ok(()) };
+        let before = path.receiver.last_progress();
         let Some((number, slot)) = path.receiver.pop(now) else {
             self.counts[id.0 as usize].bulk.refused += 1;
             self.lose_path(id, PathLoss::BulkLost);
@@ -59,7 +60,9 @@ impl Peering {
         match slot.id {
             Some(message) if !is_void => {
                 counts.bytes_received += u64::from(slot.len);
+                // Others wait for the application of the peer.
                 if !slot.is_expected {
+                    path.receiver.note_arrival(now, &slot, before);
                     self.part_times[id.0 as usize].record(now - slot.since);
                 }
                 self.on_bulk_part(now, message, slot.len);

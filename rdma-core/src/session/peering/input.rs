@@ -59,9 +59,10 @@ impl Peering {
         self.is_confirmed |= trailer.report.next > 0;
         self.last_heard = now;
         while let Some(Some(path)) = self.paths.get_mut(id.0 as usize)
-            && let Some((content, fate, took)) = path.lane.pop(now, trailer.report)
+            && let Some((content, fate, took, ahead)) = path.lane.pop(now, trailer.report)
         {
             if fate == Fate::Received {
+                path.note_report(now, took, ahead);
                 self.round_trips[id.0 as usize].record(took);
             }
             self.on_fate(id, content, fate);

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::super::bulk::Slot;
 use super::super::lane::Due;
 use super::super::outgoing::Next;
+use super::super::rate::Rate;
 use super::super::{
     Address, FRAGMENT, IncomingId, Inline, MAX_GRANTS, PacketKind, PacketTrailer, PathId, Payload, Priority,
     SessionId, StreamId, Transmit, packets,
@@ -79,16 +80,28 @@ impl Peering {
     }
 
     /// The path on which something of that length arrives first, among those that are not full
-    fn fastest(&self, is_free: impl Fn(&Path) -> bool, time: impl Fn(&Path) -> u64) -> Option<usize> {
-        let paths = self.paths.iter().enumerate();
-        let free = paths.filter_map(|(index, path)| {
-            Some((index, path.as_ref().filter(|path| path.is_proven && is_free(path))?))
-        });
-        free.min_by_key(|(_, path)| time(path)).map(|(index, _)| index)
+    ///
+    /// `bytes` is what arrives until then on a path. What was measured counts if one path is as fast as reported: if none is, the hosts are
+    /// what is slow, and the paths have the proportions that their ports report.
+    fn fastest(
+        &self,
+        now: Time,
+        is_free: impl Fn(&Path) -> bool,
+        rate: impl Fn(&Path) -> &Rate,
+        bytes: impl Fn(&Path) -> u64,
+    ) -> Option<usize> {
+        let proven = || {
+            let paths = self.paths.iter().enumerate();
+            paths.filter_map(|(index, path)| Some((index, path.as_ref().filter(|path| path.is_proven)?)))
+        };
+        let counts_measured = proven().any(|(_, path)| rate(path).is_as_reported(now));
+        let time = |path: &Path| rate(path).nanoseconds(now, bytes(path), counts_measured);
+        proven().filter(|(_, path)| is_free(path)).min_by_key(|(_, path)| time(path)).map(|(index, _)| index)
     }
 
-    fn fastest_lane(&self, is_free: impl Fn(&Path) -> bool) -> Option<usize> {
-        self.fastest(is_free, |path| path.completion((u64::from(path.lane.unreported_sent()) + 1) * 4096))
+    fn fastest_lane(&self, now: Time, is_free: impl Fn(&Path) -> bool) -> Option<usize> {
+        let bytes = |path: &Path| (u64::from(path.lane.unreported_sent()) + 1) * FRAME as u64;
+        self.fastest(now, is_free, |path| &path.rate, bytes)
     }
 
     /// Packets of the protocol, which go before everything else
@@ -113,7 +126,7 @@ impl Peering {
         if is_empty && self.rooms.is_empty() && !self.control_messages.is_due() {
             return None;
         }
-        let index = self.fastest_lane(|path| path.lane.control_room() > 0)?;
+        let index = self.fastest_lane(now, |path| path.lane.control_room() > 0)?;
         if self.has_arrival_waited {
             return Some(self.bulk(now, index, Inline::new(), [0; MAX_GRANTS], 0));
         }
@@ -155,7 +168,7 @@ impl Peering {
         while let Some(&(id, stream)) = self.rooms.front() {
             let found = self.stream(id, stream);
             if found.is_some_and(|found| found.room.is_queued) {
-                let index = self.fastest_lane(|path| path.lane.control_room() > 0)?;
+                let index = self.fastest_lane(now, |path| path.lane.control_room() > 0)?;
                 let address = Address { session: id.0, stream: stream.0, message: 0 };
                 return Some(self.control(
                     now,
@@ -295,9 +308,9 @@ impl Peering {
         (offset, len): (u64, u32),
         is_expected: bool,
     ) -> Option<Transmit> {
-        let time = |path: &Path| path.completion(path.receiver.outstanding(now) + u64::from(len));
         // If the fastest path has no room now, waiting for it is better than a slower one.
-        let index = self.fastest(|_| true, time)?;
+        let bytes = |path: &Path| path.receiver.outstanding(now) + u64::from(len);
+        let index = self.fastest(now, |_| true, |path| path.receiver.rate(), bytes)?;
         let has_room = |path: &&mut Path| match is_expected {
             true => path.receiver.has_room_for_expected(),
             false => path.receiver.has_room(),
@@ -347,7 +360,7 @@ impl Peering {
                     let may_queue = priority < Priority::Low as usize || path.unsent < LOW_QUEUE;
                     path.lane.data_room() > 0 && may_queue
                 };
-                let index = self.fastest_lane(is_free)?;
+                let index = self.fastest_lane(now, is_free)?;
                 let unreserved = memory.saturating_sub(self.begun);
                 // Not by `stream`, which borrows the paths as well.
                 let session = self.sessions[id.0 as usize & 1].get(id);

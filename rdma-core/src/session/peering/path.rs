@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::super::bulk::{BulkReceiver, BulkSender};
 use super::super::lane::{Due, Lane, LaneConfig};
+use super::super::rate::{Rate, SHORT_ROUND_TRIP};
 use super::super::{Address, MAX_ARRIVALS, MAX_GRANTS, SessionId, StreamId};
-use crate::Time;
+use crate::{FRAME, Time};
 
 /// The part of a path's timeout for which a grant waits for its message, so that its receiver does not take the lane for stalled
 const PART_OF_TIMEOUT: u32 = 4;
@@ -15,6 +16,9 @@ const PART_OF_TIMEOUT: u32 = 4;
 /// On Apple's device a queue pair that rests for about 23 minutes dies (field reports).
 const BULK_KEEP_ALIVE: Duration = Duration::from_secs(60);
 
+/// Packets ahead of one from which on its time says how fast the lane is
+const MIN_AHEAD: u32 = 16;
+
 /// Both lanes of a path
 #[derive(Debug)]
 pub(super) struct Path {
@@ -22,8 +26,8 @@ pub(super) struct Path {
     pub(super) lane: Lane<Content>,
     pub(super) receiver: BulkReceiver,
     pub(super) sender: BulkSender,
-    /// Bytes per second, to compare paths.
-    pub(super) rate: u64,
+    /// How fast the eager lane is
+    pub(super) rate: Rate,
     pub(super) timeout: Duration,
     /// Packets that the caller has posted, and whose sends have not completed.
     pub(super) unsent: u32,
@@ -40,9 +44,9 @@ impl Path {
         Self {
             epoch,
             lane: Lane::new(config, now, probes),
-            receiver: BulkReceiver::new(now, config.bulk_slots),
+            receiver: BulkReceiver::new(now, config.bulk_slots, rate),
             sender: BulkSender::new(config.bulk_slots, config.timeout / PART_OF_TIMEOUT),
-            rate: rate.max(1),
+            rate: Rate::new(rate),
             timeout: config.timeout,
             unsent: 0,
             probes,
@@ -51,9 +55,12 @@ impl Path {
         }
     }
 
-    /// How long the path needs for `bytes` more, in nanoseconds, for comparisons
-    pub(super) fn completion(&self, bytes: u64) -> u64 {
-        (u128::from(bytes) * 1_000_000_000 / u128::from(self.rate)) as u64
+    /// Notes how long it took until a packet was reported that was sent after `ahead` others
+    pub(super) fn note_report(&mut self, now: Time, took: Duration, ahead: u32) {
+        if ahead >= MIN_AHEAD {
+            let unused = SHORT_ROUND_TRIP + self.lane.report_delay(ahead);
+            self.rate.note(now, FRAME as u64, took.saturating_sub(unused) / ahead);
+        }
     }
 
     /// When the bulk lane counts as stalled
