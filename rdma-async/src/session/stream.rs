@@ -25,7 +25,8 @@ use crate::wait_queue::Waiter;
 /// they share is the memory of leases: those that wait to be sent hold a part of [`send_memory`](crate::NodeOptions::send_memory).
 /// A message above 68,544 bytes is sent when the peer has memory for it: at the latest when its application asks for it, unless messages
 /// that it keeps take half of what the messages of other sessions and unread ones leave of its
-/// [`receive_memory`](crate::NodeOptions::receive_memory): a session alone can keep a quarter of it, whatever is unread. Each stream has a [`Priority`] for what this side sends.
+/// [`receive_memory`](crate::NodeOptions::receive_memory): a session alone can keep a quarter of it, whatever is unread. Each stream has a
+/// [`Priority`] for what this side sends.
 ///
 /// Cheap to clone; all clones are the same stream, and each keeps the session open. When the last clone and the last future are
 /// dropped, queued messages are still sent, and then the stream is [finished](Self::finish); messages that arrive are dropped, and the
