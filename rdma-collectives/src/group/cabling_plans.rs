@@ -19,6 +19,9 @@ const MAX_FLOOD: u64 = 1 << 20;
 /// Above so many ranks nothing is flooded: each rank would receive a message of each other one.
 const MAX_FLOODED_RANKS: usize = 64;
 
+/// So many plans with equal parts are kept: the most that take long, of the four operations with a root, from each of 64 ranks.
+const MAX_EVEN: usize = 256;
+
 /// A plan, and how its blocks follow each other
 #[derive(Debug)]
 pub(crate) struct Planned {
@@ -74,14 +77,16 @@ pub(crate) struct CablingPlans {
     pub(crate) trees: Option<Plan>,
     /// The longest vector that is flooded, in bytes
     pub(super) most_flooded: u64,
+    /// Plans that are made at first, and not as others are
+    first: BTreeMap<PlanKey, Arc<Planned>>,
     made: Mutex<Made>,
 }
 
-/// The plans that were needed so far
+/// The plans that were needed of late: each rank makes the same ones again
 #[derive(Debug, Default)]
 struct Made {
     /// Plans of operations in which all parts are equally long
-    even: BTreeMap<PlanKey, Arc<Planned>>,
+    even: Recent<PlanKey, Arc<Planned>, MAX_EVEN>,
     /// Plans of others, by their scaled counts
     varying: Recent<(PlanKey, Counts), Arc<Planned>>,
 }
@@ -113,7 +118,8 @@ impl CablingPlans {
 
     fn new(cabling: Cabling) -> Result<Self, PlanError> {
         let cabled = Ranks::cabled(&cabling);
-        let mut plans = Self { cabling, cabled, trees: None, most_flooded: 0, made: Mutex::default() };
+        let (first, made) = Default::default();
+        let mut plans = Self { cabling, cabled, trees: None, most_flooded: 0, first, made };
         if plans.cabling.hosts().len() > 1 {
             let mut trees = crate::all_reduce(&plans.cabling)?;
             let mut flood = None;
@@ -124,13 +130,11 @@ impl CablingPlans {
             }
             balance(&mut trees);
             plans.trees = Some(trees.clone());
-            let mut made = Made::default();
             // A barrier floods one byte, and a flood is an operation of its own here; without floods it reduces the byte.
             let flood = flood.unwrap_or_else(|| trees.clone());
             for (kind, plan) in [(OperationKind::AllReduce, trees), (OperationKind::Barrier, flood)] {
-                made.even.insert((kind, 0, 0), Arc::new(Planned::new(&plans.cabling, plan)?));
+                plans.first.insert((kind, 0, 0), Arc::new(Planned::new(&plans.cabling, plan)?));
             }
-            plans.made = made.into();
         }
         Ok(plans)
     }
@@ -161,14 +165,13 @@ impl CablingPlans {
         };
         // Plans are made without the lock: a rank with a plan that is there does not wait.
         if let Counts::Even(_) = counts {
-            let found = self.made().even.get(&key).map(Arc::clone);
-            return match found {
-                Some(planned) => Ok(planned),
-                None => {
-                    let planned = make()?;
-                    Ok(Arc::clone(self.made().even.entry(key).or_insert(planned)))
-                }
-            };
+            let found = self.first.get(&key).map(Arc::clone);
+            if let Some(planned) = found.or_else(|| self.made().even.get(&key).map(Arc::clone)) {
+                return Ok(planned);
+            }
+            let planned = make()?;
+            self.made().even.insert(key, Arc::clone(&planned));
+            return Ok(planned);
         }
         let key = (key, amounts.clone());
         let found = self.made().varying.get(&key).map(Arc::clone);
@@ -250,6 +253,25 @@ mod tests {
         let (gone, planned) = (Arc::downgrade(&one), Arc::downgrade(&planned(&one, Counts::Even(7))));
         drop((one, other));
         assert_eq!((gone.strong_count(), planned.strong_count()), (0, 0));
+    }
+
+    /// Regression: the plans of all roots were kept for as long as a group was. Those that are made at first are kept: no rank could make them again.
+    #[test]
+    fn plans_of_many_roots_are_kept_up_to_a_bound() {
+        const ROOTS: usize = 300;
+        let plans = CablingPlans::of(Cabling::ring(ROOTS, RATE)).unwrap();
+        let planned = |kind, root| plans.planned((kind, root, 0), &Counts::Even(1)).unwrap();
+        let first = || [OperationKind::AllReduce, OperationKind::Barrier].map(|kind| planned(kind, 0));
+        let before = first();
+        let made: Vec<_> =
+            (0..ROOTS).map(|root| Arc::downgrade(&planned(OperationKind::Broadcast, root))).collect();
+        let kept: Vec<_> = (0..ROOTS).filter(|root| made[*root].strong_count() > 0).collect();
+        assert_eq!(kept, (ROOTS - MAX_EVEN..ROOTS).collect::<Vec<_>>());
+        for root in [0, ROOTS - 1] {
+            let plan = &planned(OperationKind::Broadcast, root).plan;
+            assert_eq!(plan.operation, Operation::Broadcast { root });
+        }
+        assert!(before.iter().zip(&first()).all(|(before, after)| Arc::ptr_eq(before, after)));
     }
 
     /// Regression: an all_to_all of 144 ranks had up to eight paths for each pair, more than messages have numbers for, and was refused.
