@@ -30,6 +30,11 @@ pub(crate) struct Routes {
     reaches: BTreeMap<usize, Reach>,
     /// The neighbours whose group is over, and those that have left their group
     closed: Ranks,
+    /// By rank, what [`next_hops`](Self::next_hops) has found since the last change
+    hops: BTreeMap<usize, Vec<usize>>,
+    /// How often it had to search
+    #[cfg(test)]
+    searches: usize,
 }
 
 impl Routes {
@@ -37,7 +42,15 @@ impl Routes {
     pub(crate) fn new(own: usize, cabled: Arc<[Ranks]>) -> Self {
         let (lost, left) = Default::default();
         let reach = Reach { version: 0, neighbours: cabled[own].clone(), lost, left, has_left: false };
-        Self { own, reaches: BTreeMap::from([(own, reach)]), cabled, closed: Ranks::default() }
+        Self {
+            own,
+            reaches: BTreeMap::from([(own, reach)]),
+            cabled,
+            closed: Ranks::default(),
+            hops: BTreeMap::new(),
+            #[cfg(test)]
+            searches: 0,
+        }
     }
 
     /// How many ranks there are
@@ -67,6 +80,9 @@ impl Routes {
             false => reach.neighbours.remove(neighbour),
         };
         reach.version += u32::from(is_news);
+        if is_news {
+            self.hops.clear();
+        }
         is_news
     }
 
@@ -100,6 +116,7 @@ impl Routes {
         if is_news {
             let neighbours = reach.neighbours.common(&self.cabled[rank]);
             self.reaches.insert(rank, Reach { neighbours, ..reach });
+            self.hops.clear();
         }
         is_news
     }
@@ -125,8 +142,20 @@ impl Routes {
         self.reaches.get(&rank).is_some_and(|reach| reach.has_left) || self.closed.contains(rank)
     }
 
-    /// The neighbours over which the shortest ways to rank `to` go
-    pub(crate) fn next_hops(&self, to: usize) -> Vec<usize> {
+    /// The neighbours over which the shortest ways to rank `to` go: packets ask for each, so they are searched once after a change
+    pub(crate) fn next_hops(&mut self, to: usize) -> &[usize] {
+        if !self.hops.contains_key(&to) {
+            let hops = self.find_hops(to);
+            self.hops.insert(to, hops);
+            #[cfg(test)]
+            {
+                self.searches += 1;
+            }
+        }
+        &self.hops[&to]
+    }
+
+    fn find_hops(&self, to: usize) -> Vec<usize> {
         let neighbours = || self.mutual_neighbours(self.own);
         if neighbours().any(|neighbour| neighbour == to) {
             return vec![to];
@@ -211,15 +240,15 @@ mod tests {
     #[test]
     fn the_way_goes_around_cables_that_are_out() {
         let mut routes = routes_over(&Cabling::ring(5, 1));
-        let hops = |routes: &Routes| [1, 2, 3].map(|to| routes.next_hops(to));
-        assert_eq!(hops(&routes), [[1], [1], [4]]);
+        let hops = |routes: &mut Routes| [1, 2, 3].map(|to| routes.next_hops(to).to_vec());
+        assert_eq!(hops(&mut routes), [[1], [1], [4]]);
         assert!(!routes.has_outage());
         assert!(routes.set_reached(1, false) && !routes.set_reached(1, false));
         assert!(routes.has_outage());
-        assert_eq!(hops(&routes), [[4], [4], [4]]);
+        assert_eq!(hops(&mut routes), [[4], [4], [4]]);
         let of_3 = set([2, 4]);
         assert!(routes.update(3, without(&of_3, 2, 2)));
-        assert_eq!(hops(&routes), [vec![], vec![], vec![4]]);
+        assert_eq!(hops(&mut routes), [vec![], vec![], vec![4]]);
         assert!(!routes.update(3, without(&of_3, 5, 1)) && routes.next_hops(2).is_empty());
         assert!(routes.update(3, without(&of_3, 5, 3)));
         assert_eq!(routes.next_hops(1), [4]);
@@ -232,6 +261,32 @@ mod tests {
         // What others say of this rank does not count.
         let mut routes = routes_over(&Cabling::ring(5, 1));
         assert!(!routes.update(0, without(&set([1, 4]), 4, 9)));
+    }
+
+    /// Regression: the ways were searched for each packet. Also catches a way that is kept although a cable is out or back, here or elsewhere.
+    #[test]
+    fn ways_are_searched_once_after_each_change() {
+        const PACKETS: usize = 1000;
+        let mut routes = routes_over(&Cabling::ring(6, 1));
+        let of_4 = set([3, 5]);
+        let mut search = |change: &dyn Fn(&mut Routes) -> bool, expected: &[usize]| {
+            assert!(change(&mut routes));
+            let before = routes.searches;
+            for _ in 0..PACKETS {
+                assert_eq!(routes.next_hops(3), expected);
+            }
+            routes.searches - before
+        };
+        let searches = [
+            search(&|_| true, &[1, 5]),
+            search(&|routes| routes.set_reached(1, false), &[5]),
+            search(&|routes| routes.set_reached(1, true), &[1, 5]),
+            search(&|routes| routes.update(4, without(&of_4, 3, 1)), &[1]),
+            search(&|routes| routes.update(4, without(&of_4, 9, 2)), &[1, 5]),
+            // Nothing has changed.
+            search(&|routes| !routes.update(4, without(&of_4, 3, 1)), &[1, 5]),
+        ];
+        assert_eq!(searches, [1, 1, 1, 1, 1, 0]);
     }
 
     /// Catches a statement of a rank that is kept and passed on although it names more neighbours than the rank has.

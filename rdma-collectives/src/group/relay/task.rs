@@ -272,8 +272,8 @@ impl<D: Device> State<D> {
     /// Messages take turns on ways of the same length, and all packets of a message take one.
     pub(super) fn route(&mut self, packet: Box<[u8]>, to: usize, number: u32) {
         let hops = self.routes.next_hops(to);
-        if let Some(hop) = hops.get(number as usize % hops.len().max(1))
-            && let Some(peer) = self.peer(*hop)
+        if let Some(&hop) = hops.get(number as usize % hops.len().max(1))
+            && let Some(peer) = self.peer(hop)
         {
             peer.push(packet);
         }
