@@ -405,3 +405,25 @@ fn a_rank_may_leave_as_soon_as_it_has_received() {
         }
     }
 }
+
+/// Catches a rank that confirms what has arrived, at once or when it confirms again, although the call that takes it is not polled.
+#[test]
+fn a_vector_is_sent_once_it_is_taken() {
+    for (shape, ranks) in [(LINE_3, [0, 2]), (LINE_3, [1, 2])] {
+        on_ranks(shape, async |net, groups| {
+            let [mut left, mut right] = pair(groups, ranks);
+            let (sent, mut received) = (content(1, 1000), vec![0; 1000]);
+            let (mut sending, mut receiving) =
+                (Box::pin(left.send(ranks[1], &sent)), Box::pin(right.recv(ranks[0], &mut received)));
+            // Long enough to call, and not polled then.
+            let moment = pin!(net.sleep(Duration::from_nanos(1)));
+            assert!(matches!(select(receiving.as_mut(), moment).await, Either::Right(_)));
+            // Both ranks repeat meanwhile what they have sent.
+            let pause = pin!(net.sleep(Duration::from_millis(200)));
+            let first = select(sending.as_mut(), pause).await;
+            assert!(matches!(first, Either::Right(_)), "{ranks:?}: no call has taken the vector");
+            assert_eq!(join(sending, receiving).await, (Ok(()), Ok(())));
+            assert!(received == sent, "{ranks:?}");
+        });
+    }
+}
