@@ -15,6 +15,7 @@ const RELAYED: Shape = (3, &[(0, 1), (1, 2)]);
 /// The number of a stream of a link, in the order in which they are opened
 const DATA: usize = 0;
 const CREDIT: usize = 1;
+const RELAY: usize = 3;
 /// Where the sequence number of an operation stands in its messages
 const SEQUENCE: usize = 20;
 /// Where its number stands in a message of an operation
@@ -33,11 +34,16 @@ struct Passing {
 /// Becomes these messages
 type Change<'a> = &'a dyn Fn(Passing) -> Vec<Vec<u8>>;
 
-async fn relay(left: Session<SimDevice>, right: Session<SimDevice>, change: Change<'_>) {
+/// Passes messages on; `packets` are what rank 0 receives first on its stream of what is relayed
+async fn relay(left: Session<SimDevice>, right: Session<SimDevice>, packets: &[Vec<u8>], change: Change<'_>) {
     let mut streams = Vec::new();
     for stream in 0..4 {
         let opened = left.accept_stream().await.unwrap().expect("rank 0 opens four streams");
         streams.push((stream, opened, right.open_stream(Priority::Normal).await.unwrap()));
+    }
+    for packet in packets {
+        let (_, to_rank_0, _) = &streams[RELAY];
+        to_rank_0.send_bytes(packet).await.unwrap();
     }
     let pass = async |from: usize, stream: usize, source: &Stream<SimDevice>, target: &Stream<SimDevice>| {
         let mut number = 0;
@@ -59,6 +65,11 @@ async fn relay(left: Session<SimDevice>, right: Session<SimDevice>, change: Chan
 
 /// The errors of two ranks that carry out operations while messages between them are changed
 fn errors(change: Change<'_>) -> Vec<GroupError> {
+    errors_after(&[], change)
+}
+
+/// As [`errors`], where rank 0 receives these packets first
+fn errors_after(packets: &[Vec<u8>], change: Change<'_>) -> Vec<GroupError> {
     let pair = Cabling::line(2, RATE);
     let relayed = cabling(RELAYED.0, RELAYED.1);
     sim(RELAYED.0, RELAYED.1)
@@ -81,7 +92,7 @@ fn errors(change: Change<'_>) -> Vec<GroupError> {
                 .await
             };
             let relays = async {
-                relay(left, right, change).await;
+                relay(left, right, packets, change).await;
                 net.sleep(Duration::from_secs(1)).await;
             };
             match select(Box::pin(work), Box::pin(relays)).await {
@@ -139,4 +150,36 @@ fn messages_that_do_not_belong_to_the_operation_are_errors() {
         }
     });
     assert_eq!(again, vec![GroupError::Protocol { rank: 0, sequence: 1 }; 2]);
+}
+
+/// Regression: a rank had no memory for a packet that it passed on as it came, and its task panicked.
+#[test]
+fn packets_that_no_rank_makes_are_dropped() {
+    // Its header: kind, purpose, from, to, and numbers.
+    let packet = |kind: u8, [from, to]: [u8; 2], tail: &[u8]| {
+        let mut bytes = vec![0; 20];
+        (bytes[0], bytes[2], bytes[4]) = (kind, from, to);
+        bytes[6] = 1;
+        [&bytes, tail].concat()
+    };
+    let long = vec![0; 100_000];
+    // Rank 0 would pass them on to rank 1. The sets of the last ones have a rank twice, and one that is no neighbour.
+    let packets = [
+        packet(1, [0, 1], &long),
+        packet(2, [0, 1], &long),
+        packet(0, [1, 0], &long),
+        packet(0, [1, 0], &[2, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        packet(0, [1, 0], &[2, 0, 0, 0, 9, 0, 0, 0, 0, 0]),
+    ];
+    let found = errors_after(&packets, &|mut passing| {
+        let is_late = (passing.from, passing.stream, passing.number) == (0, DATA, 100);
+        if is_late {
+            passing.bytes[SEQUENCE] += 1;
+        }
+        vec![passing.bytes]
+    });
+    assert!(
+        matches!(found[..], [GroupError::Protocol { rank: 0, .. }, GroupError::Protocol { rank: 0, .. }]),
+        "{found:?}"
+    );
 }
