@@ -117,14 +117,18 @@ impl<D: Device> Group<D> {
                 // What ends the next operation leaves a call before it alone.
                 while link.poll_end(sequence.wrapping_sub(1), cx)? {}
             }
-            let state = &mut *relays.lock();
-            if exchange.advance(state)? {
-                return Poll::Ready(Ok(()));
-            }
+            let end = {
+                let state = &mut *relays.lock();
+                if exchange.advance(state)? {
+                    return Poll::Ready(Ok(()));
+                }
+                state.end_of(other)
+            };
             if monitor.is_watched() {
                 monitor.update(|found| found.neighbours = vec![exchange.wait()]);
             }
-            exchange.find_end(state, links).map_or(Poll::Pending, |error| Poll::Ready(Err(error)))
+            // Links take the lock themselves.
+            end.map_or(Poll::Pending, |end| Poll::Ready(Err(exchange.reason(end, links))))
         })
         .await;
         if result.is_ok() {
@@ -235,15 +239,13 @@ impl Exchange<'_> {
         Wait { rank: self.other, reason }
     }
 
-    /// Why the other rank does not do its part any more
-    fn find_end<D: Device>(&self, state: &State<D>, links: &[Link<D>]) -> Option<GroupError> {
-        let error = state.end_of(self.other)?;
-        if error != (GroupError::Lost { rank: self.other, reason: None }) {
-            return Some(error);
+    /// Why the other rank does not do its part any more: the session with a neighbour says why that is lost
+    fn reason<D: Device>(&self, end: GroupError, links: &[Link<D>]) -> GroupError {
+        if end != (GroupError::Lost { rank: self.other, reason: None }) {
+            return end;
         }
-        // The session with a neighbour says why that is lost.
         let link = links.iter().find(|link| link.rank == self.other);
-        Some(link.and_then(Link::gone).cloned().unwrap_or(error))
+        link.and_then(Link::gone).cloned().unwrap_or(end)
     }
 }
 

@@ -17,6 +17,7 @@ mod outages;
 mod promised;
 mod random_faults;
 mod sending;
+mod sending_faults;
 mod shrinking;
 mod shrinking_at_once;
 mod varying;

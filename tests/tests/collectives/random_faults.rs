@@ -22,7 +22,7 @@ const FEW: u64 = 16;
 
 /// A fault, and what of it lasts
 #[derive(Clone, Copy, Debug)]
-enum Fault {
+pub(crate) enum Fault {
     /// The cable of this number is out and comes back
     Flap(usize, Duration),
     Kill(usize),
@@ -32,7 +32,7 @@ enum Fault {
 }
 
 impl Fault {
-    fn draw(net: &Net, cabling: &Cabling) -> Self {
+    pub(crate) fn draw(net: &Net, cabling: &Cabling) -> Self {
         let cable = net.pick(cabling.cables().len() as u32) as usize;
         let host = net.pick(cabling.hosts().len() as u32) as usize;
         // Shorter than the timeout.
@@ -46,7 +46,7 @@ impl Fault {
     }
 
     /// Schedules the fault after a time; returns when it ends, or when it begins if it is permanent
-    fn inject(self, net: &Net, cabling: &Cabling, after: Duration) -> Time {
+    pub(crate) fn inject(self, net: &Net, cabling: &Cabling, after: Duration) -> Time {
         let end = |cable: usize| port(net, cabling.cables()[cable].ends);
         let start = net.now() + after;
         match self {
@@ -68,7 +68,7 @@ impl Fault {
 }
 
 /// The cabling without what faults took for good, and the killed ranks
-fn left(cabling: &Cabling, faults: &[Fault]) -> (Cabling, BTreeSet<usize>) {
+pub(crate) fn left(cabling: &Cabling, faults: &[Fault]) -> (Cabling, BTreeSet<usize>) {
     let killed: BTreeSet<_> = faults
         .iter()
         .filter_map(|fault| if let Fault::Kill(host) = fault { Some(*host) } else { None })

@@ -36,7 +36,7 @@ fn pair(groups: &mut Groups, ranks: [usize; 2]) -> [Group<SimDevice>; 2] {
     ranks.map(|rank| groups[rank].take().expect("each rank is taken once"))
 }
 
-fn content(seed: usize, len: usize) -> Vec<u32> {
+pub(crate) fn content(seed: usize, len: usize) -> Vec<u32> {
     (0..len).map(|at| (seed * 7_919 + at * 31) as u32).collect()
 }
 
