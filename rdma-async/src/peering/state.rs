@@ -320,6 +320,11 @@ impl<D: Device> State<D> {
         (self.core.path_status(path), self.core.path_counts(path), times)
     }
 
+    /// How fast the lanes of a path were measured, where that is less than half of what the ports report
+    pub(crate) fn measured_rates(&self, path: PathId, now: Time) -> [Option<u64>; 2] {
+        self.core.measured_rates(path, now)
+    }
+
     /// How many paths carry data
     pub(crate) fn paths_up(&self) -> usize {
         *self.paths_up.value()

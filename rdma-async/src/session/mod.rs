@@ -318,10 +318,11 @@ impl<D: Device> Session<D> {
     pub fn snapshot(&self) -> Snapshot {
         let (id, peer) = (self.id(), self.peer());
         let waiting_for_send_memory = self.peering().pool.waiting(Zone::Send);
-        self.peering().update(|state, _| {
+        self.peering().with(|state, now, _| {
             let paths = (0..state.path_count()).map(PathId);
             let paths = paths.map(|path| {
                 let (status, counts, [round_trips, part_times]) = state.path(path);
+                let [eager_rate, bulk_rate] = state.measured_rates(path, now);
                 PathSnapshot {
                     device: state.device_of(path),
                     blocked: state.blocked_on(path),
@@ -329,6 +330,8 @@ impl<D: Device> Session<D> {
                     counts,
                     round_trips,
                     part_times,
+                    eager_rate,
+                    bulk_rate,
                 }
             });
             let (paths, waits, wants_memory) =

@@ -35,15 +35,20 @@ impl Snapshot {
 
 impl PathSnapshot {
     fn publish(&self, labels: &Labels) {
-        let Self { device: _, blocked, status, counts, round_trips, part_times } = self;
+        let Self { device: _, blocked, status, counts, round_trips, part_times, eager_rate, bulk_rate } =
+            self;
         gauge!("rdma_path_blocked", labels).set(f64::from(blocked.is_some()));
         gauge!("rdma_path_up", labels).set(f64::from(*status == PathStatus::Up));
         counter!("rdma_path_made", labels).absolute(counts.made.into());
         counter!("rdma_path_bulk_bytes_granted", labels).absolute(counts.bulk_bytes_granted);
         publish_times("rdma_path_round_trip_seconds", round_trips, labels);
         publish_times("rdma_path_part_seconds", part_times, labels);
-        for (lane, counts) in [("eager", &counts.eager), ("bulk", &counts.bulk)] {
-            publish_lane(counts, &[labels, &[("lane", SharedString::from(lane))]].concat());
+        for (lane, counts, rate) in [("eager", &counts.eager, eager_rate), ("bulk", &counts.bulk, bulk_rate)]
+        {
+            let labels = &[labels, &[("lane", SharedString::from(lane))]].concat();
+            publish_lane(counts, labels);
+            // 0 if it is at least half as fast as reported.
+            gauge!("rdma_lane_measured_bytes_per_second", labels).set(rate.unwrap_or(0) as f64);
         }
     }
 }

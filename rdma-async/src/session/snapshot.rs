@@ -81,6 +81,12 @@ pub struct PathSnapshot {
     /// How long it took from the post of a receive for a part of a long message until the part was here; without messages that were
     /// [expected](crate::Stream::expect), whose parts wait for the application of the peer
     pub part_times: Histogram,
+    /// How fast the eager lane has been from this side to the peer, in bytes per second, if that is less than half of
+    /// what the ports report
+    pub eager_rate: Option<u64>,
+    /// How fast the bulk lane has been from the peer to this side, in bytes per second, if that is less than half of
+    /// what the ports report
+    pub bulk_rate: Option<u64>,
 }
 
 fn plural(count: usize, one: &str, many: &str) -> String {
@@ -127,7 +133,7 @@ impl Snapshot {
 
 impl PathSnapshot {
     fn write(&self, number: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { device, blocked, status, counts, round_trips, part_times } = self;
+        let Self { device, blocked, status, counts, round_trips, part_times, eager_rate, bulk_rate } = self;
         let device = device.as_ref().map_or_else(String::new, |device| format!(" on {device}"));
         let status = match status {
             PathStatus::Down => "down",
@@ -137,10 +143,21 @@ impl PathSnapshot {
         let made = plural(counts.made as usize, "time", "times");
         writeln!(f, "  path {number}{device}: {status}; made {made}")?;
         blocked.iter().try_for_each(|blocked| writeln!(f, "    {blocked}"))?;
-        writeln!(f, "    eager lane, packets: {}", Lane(&counts.eager))?;
+        writeln!(f, "    eager lane, packets: {}{}", Lane(&counts.eager), Slower(*eager_rate))?;
         writeln!(f, "    round trips: {round_trips}")?;
-        writeln!(f, "    bulk lane, parts: {}", Lane(&counts.bulk))?;
+        writeln!(f, "    bulk lane, parts: {}{}", Lane(&counts.bulk), Slower(*bulk_rate))?;
         writeln!(f, "    part times: {part_times}")
+    }
+}
+
+/// How fast a lane is that is much slower than its ports report, in words
+struct Slower(Option<u64>);
+
+impl fmt::Display for Slower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|rate| {
+            write!(f, "; {:.3} GB/s, less than half of what the ports report", *rate as f64 / 1e9)
+        })
     }
 }
 

@@ -40,6 +40,11 @@ impl Rate {
         if now < self.until { last.max(before) } else { self.reported }
     }
 
+    /// What was measured, if it is [not as reported](Self::is_as_reported)
+    pub(super) fn measured(&self, now: Time) -> Option<u64> {
+        Some(self.at(now)).filter(|_| !self.is_as_reported(now))
+    }
+
     /// How long `bytes` take, in nanoseconds, for comparisons; as the port reports, unless what was measured counts
     pub(super) fn nanoseconds(&self, now: Time, bytes: u64, counts_measured: bool) -> u64 {
         let rate = if counts_measured { self.at(now) } else { self.reported };
@@ -117,6 +122,7 @@ mod tests {
         let end = at(4) + LIFETIME;
         let before = Time::from_nanos(end.as_nanos() - 1);
         assert_eq!([rate.at(before), rate.at(end)], [SAMPLE * 1_000_000 / 420, REPORTED]);
+        assert_eq!([rate.measured(before), rate.measured(end)], [Some(SAMPLE * 1_000_000 / 420), None]);
         assert_eq!([rate.is_as_reported(before), rate.is_as_reported(end)], [false, true]);
         assert_eq!([rate.nanoseconds(end, 20, true), rate.nanoseconds(before, 20, false)], [2, 2]);
         assert_eq!(rate.nanoseconds(before, SAMPLE, true), 420_000);

@@ -105,8 +105,20 @@ fn a_cable_that_was_slow_is_used_again() {
         let load = Load { count: 16, len: 4 << 20, in_turn: false };
         let short = Load { count: 8, len: 256 << 10, in_turn: true };
         let before = [load.goodput(&net, &pair).await, short.goodput(&net, &pair).await];
+        let rates = || {
+            let paths = pair.ba.snapshot().paths;
+            [paths[0].bulk_rate, paths[1].bulk_rate]
+        };
+        assert_eq!(rates(), [None; 2], "{}", pair.ba.snapshot());
         net.inject("at 0s a:rdma_en2 slow 10%".parse().unwrap());
         load.goodput(&net, &pair).await;
+        let snapshot = pair.ba.snapshot();
+        let tenth = FULL.bits_per_second / 80;
+        assert!(
+            matches!(rates(), [Some(rate), None] if (tenth * 8 / 10..=tenth).contains(&rate)),
+            "{snapshot}"
+        );
+        assert!(snapshot.to_string().contains("; 0.9"), "{snapshot}");
         net.inject("at 0s a:rdma_en2 slow 100%".parse().unwrap());
         load.goodput(&net, &pair).await;
         let after = load.goodput(&net, &pair).await;

@@ -67,6 +67,13 @@ impl Peering {
         self.part_times.get(path.0 as usize).cloned().unwrap_or_default()
     }
 
+    /// How fast the eager and the bulk lane of a path were measured at most, in bytes per second, where that is less
+    /// than half of what the ports report
+    pub fn measured_rates(&self, path: PathId, now: Time) -> [Option<u64>; 2] {
+        let path = self.paths.get(path.0 as usize).and_then(Option::as_ref);
+        path.map_or([None; 2], |path| [&path.rate, path.receiver.rate()].map(|rate| rate.measured(now)))
+    }
+
     /// How a path is
     pub fn path_status(&self, path: PathId) -> PathStatus {
         match self.paths.get(path.0 as usize) {
