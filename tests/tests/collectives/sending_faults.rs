@@ -14,8 +14,6 @@ use crate::sending::content;
 const TIMEOUT: Duration = Duration::from_millis(10);
 /// By when all calls have come to an end: what is dropped on the way is sent again after 20 ms, 40 ms, and so on
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How many seeds of each cabling are tried in the gate
-const FEW: u64 = 16;
 
 /// A vector of so many elements from one rank to another; from a rank to itself, an operation of all ranks
 #[derive(Clone, Copy, Debug)]
@@ -117,15 +115,16 @@ fn seeds(cabling: &Cabling, runs: u64) {
 /// and an error that names a rank which lives and can be reached.
 #[test]
 fn pairs_of_a_prism_survive_faults_at_random_times() {
-    seeds(&Cabling::prism(3, RATE), FEW);
+    seeds(&Cabling::prism(3, RATE), 16);
 }
 
 /// Regression: a call with a lost neighbour asked its link for the reason under the lock that the link takes, and kept its thread for ever.
+/// Seed 124: a rank that had left before any cable was out was taken for a way to a lost one.
 ///
 /// Catches what the prism shows, where one fault leaves a line, and two leave no way.
 #[test]
 fn pairs_of_a_ring_survive_faults_at_random_times() {
-    seeds(&Cabling::ring(6, RATE), FEW);
+    seeds(&Cabling::ring(6, RATE), 128);
 }
 
 /// As above, with many more seeds: `cargo test --release -p rdma-tests --test collectives many_faults -- --ignored --test-threads 1`
