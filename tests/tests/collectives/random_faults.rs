@@ -1,6 +1,7 @@
 //! Random faults at random times, for groups that are too large for a fault at each frame
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -67,8 +68,35 @@ impl Fault {
     }
 }
 
+/// How the program of a rank has ended, and when
+pub(crate) type End = Option<(Result<(), GroupError>, Time)>;
+
+/// Panics unless each rank that lives is done, or names a rank that is gone, not after `by`; returns whether one names a rank
+pub(crate) fn judge(
+    cabling: &Cabling,
+    faults: &[Fault],
+    ends: &[End],
+    by: Time,
+    program: impl Debug,
+) -> bool {
+    let (rest, killed) = left(cabling, faults);
+    let parts = rest.components();
+    let survivors = || (0..ends.len()).filter(|rank| !killed.contains(rank));
+    for rank in survivors() {
+        let part = parts.iter().find(|part| part.contains(&rank)).expect("each rank is in a part");
+        let is_right = match &ends[rank] {
+            Some((Ok(()), _)) => true,
+            // It is dead, or no cables lead to it any more.
+            Some((Err(GroupError::Lost { rank, .. }), at)) => !part.contains(rank) && *at <= by,
+            _ => false,
+        };
+        assert!(is_right, "rank {rank}, {program:?}, {faults:?}, by {by:?}: {ends:?}");
+    }
+    survivors().any(|rank| matches!(ends[rank], Some((Err(_), _))))
+}
+
 /// The cabling without what faults took for good, and the killed ranks
-pub(crate) fn left(cabling: &Cabling, faults: &[Fault]) -> (Cabling, BTreeSet<usize>) {
+fn left(cabling: &Cabling, faults: &[Fault]) -> (Cabling, BTreeSet<usize>) {
     let killed: BTreeSet<_> = faults
         .iter()
         .filter_map(|fault| if let Fault::Kill(host) = fault { Some(*host) } else { None })
@@ -120,20 +148,7 @@ async fn program(net: &Net, cabling: &Cabling) {
     }
     net.sleep_until(last + PATIENCE).await;
     let ends = std::mem::take(&mut *ends.lock().unwrap());
-    let (rest, killed) = left(cabling, &faults);
-    let parts = rest.components();
-    let survivors = || (0..ranks).filter(|rank| !killed.contains(rank));
-    for rank in survivors() {
-        let part = parts.iter().find(|part| part.contains(&rank)).expect("each rank is in a part");
-        let is_right = match &ends[rank] {
-            Some((Ok(()), _)) => true,
-            // It is dead, or no cables lead to it any more.
-            Some((Err(GroupError::Lost { rank, .. }), at)) => !part.contains(rank) && *at <= last + BOUND,
-            _ => false,
-        };
-        assert!(is_right, "rank {rank}, {len} elements, {faults:?}, from {last:?}: {ends:?}");
-    }
-    let has_failed = survivors().any(|rank| matches!(ends[rank], Some((Err(_), _))));
+    let has_failed = judge(cabling, &faults, &ends, last + BOUND, format_args!("{len} elements"));
     sometimes!(has_failed, "survivors name a rank");
     sometimes!(!faults.is_empty() && !has_failed, "all operations complete in spite of a fault");
 }

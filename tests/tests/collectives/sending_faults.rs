@@ -8,7 +8,7 @@ use rdma_collectives::{Cabling, Group, GroupError, Reduction};
 use rdma_sim::{Check, Net, SimDevice, sometimes};
 
 use crate::cluster::{LATENCY_NS, RATE, connect, joined, macs, name};
-use crate::random_faults::{Fault, left};
+use crate::random_faults::{Fault, judge};
 use crate::sending::content;
 
 const TIMEOUT: Duration = Duration::from_millis(10);
@@ -66,7 +66,7 @@ async fn program(net: &Net, cabling: &Cabling) {
     }
     let ends = Arc::new(Mutex::new(vec![None; ranks]));
     for (rank, mut group) in groups.into_iter().enumerate() {
-        let (steps, ends) = (Arc::clone(&steps), Arc::clone(&ends));
+        let (task_net, steps, ends) = (net.clone(), Arc::clone(&steps), Arc::clone(&ends));
         // Part of the host: it dies with it.
         net.host(&name(rank)).spawn(async move {
             let work = async {
@@ -78,7 +78,7 @@ async fn program(net: &Net, cabling: &Cabling) {
             };
             let result = work.await;
             let has_failed = result.is_err();
-            ends.lock().unwrap()[rank] = Some(result);
+            ends.lock().unwrap()[rank] = Some((result, task_net.now()));
             if has_failed {
                 // It says why as long as it has its group.
                 std::future::pending::<()>().await;
@@ -87,20 +87,7 @@ async fn program(net: &Net, cabling: &Cabling) {
     }
     net.sleep_until(last + PATIENCE).await;
     let ends = std::mem::take(&mut *ends.lock().unwrap());
-    let (rest, killed) = left(cabling, &faults);
-    let parts = rest.components();
-    let survivors = || (0..ranks).filter(|rank| !killed.contains(rank));
-    for rank in survivors() {
-        let part = parts.iter().find(|part| part.contains(&rank)).expect("each rank is in a part");
-        let is_right = match &ends[rank] {
-            Some(Ok(())) => true,
-            // It is dead, or no cables lead to it any more.
-            Some(Err(GroupError::Lost { rank, .. })) => !part.contains(rank),
-            _ => false,
-        };
-        assert!(is_right, "rank {rank}, {steps:?}, {faults:?}, from {last:?}: {ends:?}");
-    }
-    let has_failed = survivors().any(|rank| matches!(ends[rank], Some(Err(_))));
+    let has_failed = judge(cabling, &faults, &ends, last + PATIENCE, steps);
     sometimes!(has_failed, "survivors name a rank");
     sometimes!(!faults.is_empty() && !has_failed, "all calls complete in spite of a fault");
 }
