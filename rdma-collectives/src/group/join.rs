@@ -23,7 +23,7 @@ use crate::Cabling;
 use crate::cabling::hash;
 
 /// Changes when ranks of this version cannot work with those of another one, also because they divide vectors into other blocks.
-const VERSION: u64 = 12;
+const VERSION: u64 = 13;
 
 /// Whether joining waits for memory and places of streams
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,7 +1,7 @@
 //! How the ranks of a group go on without those that were lost
 //!
-//! Each rank opens streams of its own to its neighbours and tells them what it knows ([`Views`]), until all that it reaches have said
-//! which ranks they reach. They then know the same, decide the same, tell each other so, and join a group of themselves. A rank that learns
+//! Each rank opens streams of its own to its neighbours and sends them what it knows ([`Views`]), until all that it reaches have said
+//! which ranks they reach. They then know the same, decide the same, state so to each other, and join a group of themselves. A rank that learns
 //! of another loss meanwhile, or whose group does not come together, begins another attempt, and the others follow it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use super::options::GroupOptions;
 use super::plans::Plans;
 use super::ranks::Ranks;
 use super::state::{Founding, Group};
-use super::views::{Decision, Statement, Views};
+use super::views::{Decision, Statement, Versions, Views};
 use super::wire::{End, FIRST, LEAVING};
 
 /// The streams to a neighbour
@@ -30,8 +30,10 @@ struct Bundle<D: Device> {
     link: Option<Streams<D>>,
     /// The decision of the neighbour in the present attempt, or 0
     decided: u64,
-    /// The statement that was sent last
-    sent: Option<Statement>,
+    /// The attempt and the decision of the statement that was sent last
+    sent: Option<[u64; 2]>,
+    /// What the neighbour knows once that statement has arrived
+    known: Versions,
     /// Whether it is still being sent: one at a time, so that none overtakes another
     is_sending: bool,
 }
@@ -178,22 +180,24 @@ impl<D: Device> Survivor<D> {
     /// Whether all neighbours have decided the same, and were sent that this rank has
     fn is_agreed(&self, decision: &Decision) -> bool {
         let expected = decision.fingerprint(self.attempt);
-        let is_agreed = |bundle: &Bundle<D>| {
-            bundle.decided == expected && bundle.sent.as_ref().is_some_and(|sent| sent.decided == expected)
-        };
+        let is_agreed =
+            |bundle: &Bundle<D>| bundle.decided == expected && bundle.sent == Some([self.attempt, expected]);
         decision.neighbours(self.own).all(|rank| self.bundles.get(&rank).is_some_and(is_agreed))
     }
 
     /// Sends the neighbours what this rank knows, if they were not sent it yet
     fn send_statements(&mut self, decision: Option<&Decision>) {
         let decided = decision.map_or(0, |decision| decision.fingerprint(self.attempt));
-        let statement = Statement { attempt: self.attempt, decided, views: self.views.views().clone() };
-        for (&rank, bundle) in &mut self.bundles {
-            if bundle.is_sending || bundle.sent.as_ref() == Some(&statement) {
+        let (attempt, sent) = (self.attempt, Some([self.attempt, decided]));
+        for (&rank, bundle) in self.bundles.iter_mut().filter(|(_, bundle)| !bundle.is_sending) {
+            let views = self.views.newer(&bundle.known);
+            if views.is_empty() && bundle.sent == sent {
                 continue;
             }
-            (bundle.sent, bundle.is_sending) = (Some(statement.clone()), true);
-            let (stream, bytes) = (Arc::clone(&bundle.statements), statement.encode());
+            bundle.known.note(&views);
+            (bundle.sent, bundle.is_sending) = (sent, true);
+            let (stream, statement) = (Arc::clone(&bundle.statements), Statement { attempt, decided, views });
+            let bytes = statement.encode();
             self.events.push(Box::pin(async move {
                 let sent = stream.send_bytes(&bytes).await;
                 Event::Sent(rank, stream.id(), sent)
@@ -242,6 +246,7 @@ impl<D: Device> Survivor<D> {
                 match received {
                     Ok(Some(Some(statement))) => {
                         let statements = Arc::clone(&bundle.statements);
+                        bundle.known.note(&statement.views);
                         self.views.merge(&statement.views);
                         if statement.attempt > self.attempt {
                             self.attempt = statement.attempt;
@@ -288,19 +293,20 @@ impl<D: Device> Survivor<D> {
     /// Goes on without the cables to neighbours that no path reaches, as long as others reach them
     ///
     /// Those others may have given up theirs at the same time, because of this rank: then it takes the neighbour back, and waits for a path.
+    /// For that, a path of others counts as its nearer end says: the other end may not have said yet that the path is back, and the others may
+    /// have formed the group already.
     fn choose_cables(&mut self) {
         for &rank in self.sessions.keys() {
             let is_given_up = self.given_up.contains(&rank);
             if !is_given_up && !self.views.is_unreached(rank) {
                 continue;
             }
-            let is_reached_by_others = self.views.leads_around(rank);
             if is_given_up {
-                if !is_reached_by_others {
+                if !self.views.may_lead_around(rank) {
                     self.given_up.remove(&rank);
                     self.views.take_back(rank);
                 }
-            } else if is_reached_by_others {
+            } else if self.views.leads_around(rank) {
                 self.given_up.insert(rank);
                 self.views.lose(rank);
                 self.bundles.remove(&rank);
@@ -408,7 +414,17 @@ async fn open<D: Device>(rank: usize, session: Session<D>) -> Event<D> {
     let Ok([statements, data, credit, end, relay]) = streams else { return Event::Opened(rank, None) };
     let link = Some(Streams { data, credit, end: Arc::new(end), relay });
     let statements = Arc::new(statements);
-    Event::Opened(rank, Some(Bundle { statements, link, decided: 0, sent: None, is_sending: false }))
+    Event::Opened(
+        rank,
+        Some(Bundle {
+            statements,
+            link,
+            decided: 0,
+            sent: None,
+            known: Versions::default(),
+            is_sending: false,
+        }),
+    )
 }
 
 /// The group of the ranks that were decided, once all of them are there; an error only if it can never come together

@@ -28,7 +28,10 @@ pub(super) struct Decision {
 impl Decision {
     /// The same on two ranks only if they decided the same in the same attempt; never 0
     pub(super) fn fingerprint(&self, attempt: u64) -> u64 {
-        hash(format!("{attempt} {self:?}").as_bytes()).max(1)
+        let mut bytes = attempt.to_le_bytes().to_vec();
+        self.members.encode(&mut bytes);
+        bytes.extend(self.pairs.as_flattened().iter().flat_map(|rank| (*rank as u16).to_le_bytes()));
+        hash(&bytes).max(1)
     }
 
     /// The ranks with which `rank` has a session
@@ -64,10 +67,6 @@ impl Views {
         Self { own, group, views: BTreeMap::from([(own, view)]) }
     }
 
-    pub(super) fn views(&self) -> &BTreeMap<usize, View> {
-        &self.views
-    }
-
     /// Notes that the session with a neighbour is over, or that this rank goes on without it
     pub(super) fn lose(&mut self, neighbour: usize) {
         self.change(|view| view.neighbours.remove(neighbour));
@@ -98,8 +97,17 @@ impl Views {
         self.views.get(&self.own).is_some_and(|view| view.unreached.contains(neighbour))
     }
 
-    /// Whether others that this rank reaches reach a neighbour, by paths that carry data as far as both of their ends have said
+    /// Whether other ranks lead to a neighbour, by paths that carry data as both of their ends have said
     pub(super) fn leads_around(&self, neighbour: usize) -> bool {
+        self.leads_over_others(neighbour, true)
+    }
+
+    /// As [`leads_around`](Self::leads_around), as the nearer end of each path has said: what the other end says may be older
+    pub(super) fn may_lead_around(&self, neighbour: usize) -> bool {
+        self.leads_over_others(neighbour, false)
+    }
+
+    fn leads_over_others(&self, neighbour: usize, need_both_ends: bool) -> bool {
         let reaches =
             |view: &View, rank: usize| view.neighbours.contains(rank) && !view.unreached.contains(rank);
         let gone = self.gone();
@@ -108,7 +116,10 @@ impl Views {
             let Some(view) = self.views.get(&rank) else { continue };
             let is_direct = |other: usize| rank == self.own && other == neighbour;
             for next in view.neighbours.iter().filter(|next| reaches(view, *next) && !gone.contains(*next)) {
-                let is_mutual = self.views.get(&next).is_none_or(|view| reaches(view, rank));
+                let is_mutual = self.views.get(&next).is_none_or(|view| match need_both_ends {
+                    true => reaches(view, rank),
+                    false => view.neighbours.contains(rank),
+                });
                 if is_mutual && !is_direct(next) && reached.insert(next) {
                     pending.push(next);
                 }
@@ -133,6 +144,12 @@ impl Views {
                 *known = View { version: view.version, neighbours, unreached, gone };
             }
         }
+    }
+
+    /// The views of which a rank that knows these versions does not know the newest
+    pub(super) fn newer(&self, known: &Versions) -> BTreeMap<usize, View> {
+        let is_newer = |(rank, view): &(&usize, &View)| view.version > known.of(**rank);
+        self.views.iter().filter(is_newer).map(|(rank, view)| (*rank, view.clone())).collect()
     }
 
     /// Whether a rank says that this one has left
@@ -168,7 +185,26 @@ impl Views {
     }
 }
 
-/// The message by which ranks tell each other all views that they know
+/// Which version of the view of each rank another rank knows
+#[derive(Debug, Default)]
+pub(super) struct Versions(BTreeMap<usize, u64>);
+
+impl Versions {
+    /// 0 if it knows none
+    fn of(&self, rank: usize) -> u64 {
+        self.0.get(&rank).copied().unwrap_or(0)
+    }
+
+    /// Notes that these views were sent to the other rank, or came from it
+    pub(super) fn note(&mut self, views: &BTreeMap<usize, View>) {
+        for (&rank, view) in views {
+            let known = self.0.entry(rank).or_default();
+            *known = view.version.max(*known);
+        }
+    }
+}
+
+/// The message by which a rank states its decision to a neighbour, and all views that the neighbour does not know yet
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Statement {
     /// Rises when ranks begin again; the highest one counts
@@ -307,7 +343,8 @@ mod tests {
         assert_eq!(views.decision(), Some(Decision { members: set([0, 1]), pairs: vec![[0, 1]] }));
         let mut first = Views::new(0, set([0, 1]), 0, set([1]));
         (0..10).for_each(|_| first.leave(5));
-        assert!(Views::new(0, set([0, 1]), 1, set([1])).views()[&0].version > first.views()[&0].version);
+        let version = |views: &Views| views.newer(&Versions::default())[&0].version;
+        assert!(version(&Views::new(0, set([0, 1]), 1, set([1]))) > version(&first));
     }
 
     /// Catches a bound that a rank exceeds which reaches none of its neighbours, because all of them have left.
@@ -319,6 +356,44 @@ mod tests {
         let views = cabled.iter().map(all).enumerate().collect();
         let statement = Statement { attempt: 1, decided: 1, views };
         assert_eq!(statement.encode().len(), Statement::max_len(&cabled));
+    }
+
+    /// Catches a view that a neighbour is sent again, and one that it never is.
+    #[test]
+    fn a_neighbour_is_sent_what_it_does_not_know() {
+        let mut views = Views::new(0, set([0, 1, 2]), 0, set([1]));
+        let mut known = Versions::default();
+        views.merge(&BTreeMap::from([(2, view(7, &[1], &[]))]));
+        let newer = |views: &Views, known: &Versions| Vec::from_iter(views.newer(known).into_keys());
+        assert_eq!(newer(&views, &known), [0, 2]);
+        // It came from this neighbour.
+        known.note(&BTreeMap::from([(2, view(7, &[1], &[]))]));
+        assert_eq!(newer(&views, &known), [0]);
+        known.note(&views.newer(&known));
+        assert!(newer(&views, &known).is_empty());
+        known.note(&BTreeMap::from([(2, view(6, &[1], &[]))]));
+        assert!(newer(&views, &known).is_empty());
+        views.merge(&BTreeMap::from([(2, view(8, &[], &[]))]));
+        assert_eq!(newer(&views, &known), [2]);
+        views.lose(1);
+        assert_eq!(newer(&views, &known), [0, 2]);
+    }
+
+    /// Regression: a rank took a neighbour back because of an old statement, when the others had formed the group.
+    #[test]
+    fn the_nearer_end_of_a_path_is_believed() {
+        let out =
+            |unreached: &[usize], view: View| View { unreached: unreached.iter().copied().collect(), ..view };
+        let leads = |zero: &[usize], two: &[usize]| {
+            let mut views = Views::new(1, set([0, 1, 2]), 0, set([0, 2]));
+            views.reach(2, false);
+            let [zero, two] = [out(zero, view(1, &[1, 2], &[])), out(two, view(1, &[0, 1], &[]))];
+            views.merge(&BTreeMap::from([(0, zero), (2, two)]));
+            [views.leads_around(2), views.may_lead_around(2)]
+        };
+        assert_eq!(leads(&[], &[]), [true; 2]);
+        assert_eq!(leads(&[], &[0]), [false, true]);
+        assert_eq!(leads(&[2], &[]), [false; 2]);
     }
 
     fn ranks() -> impl Strategy<Value = Ranks> {

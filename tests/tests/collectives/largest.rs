@@ -1,4 +1,4 @@
-//! Large groups: 64 ranks, the most with exact plans, and 100
+//! Large groups: 64 ranks, the most with exact plans, 100, and 272
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ const LENS: [usize; 2] = [1, 1000];
 const MOST_APART: usize = 64;
 
 /// A torus of Macs with four cables each
-fn torus(side: usize) -> Vec<(usize, usize)> {
+fn torus(rows: usize, columns: usize) -> Vec<(usize, usize)> {
     let mut edges = Vec::new();
-    for (row, column) in (0..side).flat_map(|row| (0..side).map(move |column| (row, column))) {
-        let at = |row: usize, column: usize| row % side * side + column % side;
+    for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
+        let at = |row: usize, column: usize| row % rows * columns + column % columns;
         edges.extend([(at(row, column), at(row, column + 1)), (at(row, column), at(row + 1, column))]);
     }
     edges
@@ -62,9 +62,9 @@ async fn operate(group: &mut Group<SimDevice>) -> Result<(), GroupError> {
 }
 
 /// Operations of a torus of ranks, the loss of one, and operations of the others
-fn operate_and_lose_one(side: usize) {
+fn operate_and_lose_one(rows: usize, columns: usize) {
     const LOST: usize = 27;
-    let (ranks, edges, timeout) = (side * side, torus(side), Duration::from_millis(20));
+    let (ranks, edges, timeout) = (rows * columns, torus(rows, columns), Duration::from_millis(20));
     let cabling = cabling(ranks, &edges);
     let options = NodeOptions::new().peer_timeout(timeout).max_peers(1).max_sessions(1);
     sim(ranks, &edges).sanitize(false).run(async |net| {
@@ -88,11 +88,17 @@ fn operate_and_lose_one(side: usize) {
 /// Catches a rank that does not fit into a field of a message, and a survivor that waits for ever.
 #[test]
 fn sixty_four_ranks_operate_and_go_on_without_one() {
-    operate_and_lose_one(8);
+    operate_and_lose_one(8, 8);
 }
 
 /// Catches a set of ranks that ends at 64, and an operation that many ranks carry out by another plan than they agree on.
 #[test]
 fn a_hundred_ranks_operate_and_go_on_without_one() {
-    operate_and_lose_one(10);
+    operate_and_lose_one(10, 10);
+}
+
+/// Catches a rank that does not fit into a byte, and survivors that send each other all that they know again and again.
+#[test]
+fn more_ranks_than_a_byte_counts_operate_and_go_on_without_one() {
+    operate_and_lose_one(17, 16);
 }
