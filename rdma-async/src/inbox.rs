@@ -36,11 +36,6 @@ impl<T, E: Clone> Inbox<T, E> {
         self.0.has_waiting()
     }
 
-    /// The first message that is as `is_wanted` says
-    pub(crate) fn find_mut(&mut self, is_wanted: impl Fn(&T) -> bool) -> Option<&mut T> {
-        self.0.value_mut().messages.iter_mut().find(|message| is_wanted(message))
-    }
-
     /// How many messages no task has taken
     pub(crate) fn len(&self) -> usize {
         self.0.value().messages.len()

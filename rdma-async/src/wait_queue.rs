@@ -141,11 +141,6 @@ impl<T> WaitQueue<T> {
         &self.value
     }
 
-    /// For a change that no task waits for
-    pub(crate) fn value_mut(&mut self) -> &mut T {
-        &mut self.value
-    }
-
     /// Whether tasks wait
     pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()

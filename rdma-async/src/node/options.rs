@@ -13,9 +13,9 @@ use crate::shared_key::SharedKey;
 
 /// How a node uses its devices; the defaults suit Thunderbolt 5
 ///
-/// A node maps [`send_memory`](Self::send_memory), [`receive_memory`](Self::receive_memory), and for each of
-/// [`max_peers`](Self::max_peers) 257 frames of 4 KiB for each port, twice [`stream_share`](Self::stream_share) for each of
-/// [`max_sessions`](Self::max_sessions), and 320 frames for sending: 139 MiB with one port. Each path registers all of it.
+/// A node maps [`send_memory`](Self::send_memory), [`receive_memory`](Self::receive_memory), [`max_message`](Self::max_message), and for each
+/// of [`max_peers`](Self::max_peers) 257 frames of 4 KiB for each port, twice [`stream_share`](Self::stream_share) for each of
+/// [`max_sessions`](Self::max_sessions), and 320 frames for sending: 143 MiB with one port. Each path registers all of it.
 ///
 /// Checked when the node is made: contradictions are an [`InvalidOptions`].
 #[derive(Clone, Debug)]
@@ -186,11 +186,13 @@ impl NodeOptions {
     /// Memory for messages above 68,544 bytes that are being received or read, in bytes; 32 MiB
     ///
     /// At least [`max_message`](Self::max_message), in whole frames of 4 KiB. All sessions share it. A message that the application asks for
-    /// gets memory first: for such messages, as much as the longest one takes is kept free, so that unread messages stall no session whose messages the application does
-    /// not keep. The rest is for messages that arrive before the application asks for them. A session whose
-    /// application keeps messages gets memory for another one only if as much stays free as it then keeps; before it is asked for, unread
-    /// messages count, too, as do those that it [expects](crate::Stream::expect). A message that comes after the future that asked for it was
-    /// dropped moves to the heap if it has the memory that is kept free: one unread message of each stream at most.
+    /// gets memory first: for such messages, as much as the longest one takes is kept free. The rest is for messages that arrive before the
+    /// application asks for them. A session whose application keeps messages gets memory for another one only if as much stays free as it then
+    /// keeps; before it is asked for, unread messages count, too, as do those that it [expects](crate::Stream::expect).
+    ///
+    /// A session whose application keeps none of its messages gets each one that it asks for, whatever other sessions keep or leave
+    /// unread: the node maps as much as the longest message takes beside this memory, in which messages arrive and do not stay. If all
+    /// else is taken, a message arrives there, and moves to the heap, where it counts as what the session keeps.
     ///
     /// Each peer has a share for messages that are arriving, as long as the longest message. Beyond it, a peer gets memory for another
     /// message only if the share of each other one of [`max_peers`](Self::max_peers) stays free, and as much as its messages then
@@ -239,7 +241,7 @@ impl NodeOptions {
         [
             frames(self.send_memory),
             eager,
-            frames(self.receive_memory),
+            frames(self.receive_memory).saturating_add(self.landing()),
             each(TRANSMIT + PART).saturating_add(self.paths(ports).saturating_mul(STAGING as u32 * PART)),
         ]
     }
@@ -247,6 +249,11 @@ impl NodeOptions {
     /// The most paths there can be
     fn paths(&self, ports: usize) -> u32 {
         u32::try_from(ports).unwrap_or(u32::MAX).saturating_mul(self.max_peers)
+    }
+
+    /// Frames in which long messages arrive and do not stay
+    pub(super) fn landing(&self) -> u32 {
+        u32::try_from(rdma_core::frames(self.max_message)).unwrap_or(u32::MAX)
     }
 
     /// Frames for the window and the places for trailers of each path
@@ -286,11 +293,11 @@ impl NodeOptions {
         if ports > max_ports {
             return Err(InvalidOptions::Ports { found: ports, max: max_ports });
         }
-        let [send, _, bulk, _] = self.zones(ports);
+        let [send, ..] = self.zones(ports);
         if send == 0 {
             return Err(InvalidOptions::SendMemory { found: self.send_memory, min: FRAME });
         }
-        if (bulk as usize) < rdma_core::frames(self.max_message) {
+        if self.receive_memory / FRAME < rdma_core::frames(self.max_message) {
             let min = rdma_core::frames(self.max_message).saturating_mul(FRAME);
             return Err(InvalidOptions::ReceiveMemory { found: self.receive_memory, min });
         }

@@ -250,7 +250,6 @@ impl<D: Device> State<D> {
                 // Perhaps a shortage is over.
                 effects.wake_reactor();
             }
-            self.restore_reserve(key, effects);
         }
     }
 

@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use super::copies::CopiedMessage;
 use crate::effects;
-use crate::pool::Lease;
+use crate::pool::{Account, Charge, Lease};
 
 /// Effects that may free memory of messages
 pub(crate) type Effects = effects::Effects<Body>;
@@ -14,21 +14,45 @@ pub(crate) type Effects = effects::Effects<Body>;
 pub(crate) enum Body {
     /// In registered memory
     Lease(Lease),
-    /// On the heap: registered memory had no room in one piece
-    Heap(Box<[u8]>),
+    /// On the heap: registered memory had no room in one piece, or none where the message may stay
+    Heap(HeapMessage),
     /// To be sent, copied by the node
     Copy(CopiedMessage),
 }
 
+/// A message on the heap
+#[derive(Debug, Default)]
+pub(crate) struct HeapMessage {
+    pub(super) bytes: Box<[u8]>,
+    /// The frames that it had when it arrived, if they count.
+    charge: Option<Charge>,
+}
+
+impl From<Box<[u8]>> for HeapMessage {
+    fn from(bytes: Box<[u8]>) -> Self {
+        Self { bytes, charge: None }
+    }
+}
+
 impl Body {
-    /// Copies the bytes to the heap; returns the registered memory, if they were there
-    pub(super) fn move_to_heap(&mut self) -> Option<Self> {
+    /// Copies the bytes to the heap if they are where messages do not stay; returns the registered memory then
+    #[must_use = "it is dropped after unlocking"]
+    pub(super) fn leave_landing(&mut self) -> Option<Self> {
         match self {
-            Self::Lease(lease) => {
-                let copy = Self::Heap(lease.as_ref().into());
-                Some(std::mem::replace(self, copy))
+            Self::Lease(lease) if lease.is_in_landing() => {
+                let copy = HeapMessage { bytes: lease.as_ref().into(), charge: lease.charge() };
+                Some(std::mem::replace(self, Self::Heap(copy)))
             }
-            Self::Heap(_) | Self::Copy(_) => None,
+            Self::Lease(_) | Self::Heap(_) | Self::Copy(_) => None,
+        }
+    }
+
+    /// Lets the frames count towards `account`, if they count at all
+    pub(super) fn recharge_to(&mut self, account: &Account) {
+        match self {
+            Self::Lease(lease) => lease.recharge_to(account),
+            Self::Heap(HeapMessage { charge: Some(charge), .. }) => charge.recharge_to(account),
+            Self::Heap(_) | Self::Copy(_) => (),
         }
     }
 
@@ -51,7 +75,7 @@ impl Deref for Body {
     fn deref(&self) -> &[u8] {
         match self {
             Self::Lease(lease) => lease,
-            Self::Heap(bytes) => bytes,
+            Self::Heap(message) => &message.bytes,
             Self::Copy(message) => message,
         }
     }

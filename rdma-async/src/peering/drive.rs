@@ -130,7 +130,7 @@ impl<D: Device> State<D> {
                     id,
                     match self.pool.try_lease_short(1) {
                         Some(replacement) => Body::Lease(std::mem::replace(&mut lease, replacement)),
-                        None => Body::Heap(Box::from(&*lease)),
+                        None => Body::Heap(Box::<[u8]>::from(&*lease).into()),
                     },
                 );
             } else {
@@ -271,8 +271,9 @@ impl<D: Device> State<D> {
 
     /// Finds memory for announced messages, in turn
     ///
-    /// Those for which the application waits have precedence: for them, as much as the longest message takes is kept free. Of a
-    /// session that would then hold more than what stays free, messages wait beside the line, in the way of no other.
+    /// Those for which the application waits have precedence: for them, as much as the longest message takes is kept free, and as much again
+    /// in which messages do not stay. Of a session that would then hold more than what stays free, messages wait beside the line, in the
+    /// way of no other.
     fn find_memory(&mut self, cx: &mut Context<'_>, effects: &mut Effects) {
         if self.announced.is_empty() && !self.memory.waits() {
             self.memory.end_shortage();
@@ -322,26 +323,26 @@ impl<D: Device> State<D> {
             });
             let is_awaited = stream.as_ref().is_none_or(|stream| stream.is_awaited());
             let [unread, in_hand] = stream.as_ref().map_or([0; 2], |stream| stream.long_frames());
-            let free = self.pool.free(Zone::Bulk);
+            let free = self.pool.free_long();
             let is_fair = |held| is_fair(held, span, free);
             // A peer that announces messages and does not send them must not hold the memory of others.
             let held = self.incoming.announced_frames();
             let leaves_shares = free >= span.saturating_add(self.other_shares);
             let is_peer_fair = held + span <= reserve || (leaves_shares && is_fair(held));
-            let (is_offered, mut is_in_reserve) = (offered.is_some(), false);
+            let is_offered = offered.is_some();
             let lease = if is_offered {
                 offered
             } else if stands_in_line {
                 None
             } else if is_awaited && is_peer_fair && is_fair(in_hand) {
                 let leased = self.pool.poll_lease(Zone::Bulk, span, &mut self.memory.frames, cx, effects);
-                (stands_in_line, is_in_reserve) = (leased.is_pending(), true);
+                stands_in_line = leased.is_pending();
                 match leased {
                     Poll::Ready(lease) => Some(lease),
                     Poll::Pending => None,
                 }
             } else if is_peer_fair && is_fair(unread + in_hand) {
-                self.pool.try_lease_leaving(Zone::Bulk, span, reserve)
+                self.pool.try_lease_long(span, reserve)
             } else {
                 None
             };
@@ -357,7 +358,7 @@ impl<D: Device> State<D> {
             self.announced.remove(index);
             lease.set_received(len as usize);
             if let Some(stream) = stream {
-                stream.receives(is_in_reserve);
+                stream.receives();
                 if !is_offered {
                     lease.charge_to(stream.unread());
                 }
@@ -409,7 +410,7 @@ impl<D: Device> State<D> {
             if !self.core.can_expect(key.session, key.stream, len as u64, places.clone()) {
                 break;
             }
-            let free = self.pool.free(Zone::Bulk);
+            let free = self.pool.free_long();
             let leaves_shares = free >= span.saturating_add(self.other_shares);
             let of_peer = self.incoming.announced_frames() + self.incoming.expected_frames();
             let is_peer_fair = of_peer + span <= reserve || leaves_shares;
@@ -417,7 +418,7 @@ impl<D: Device> State<D> {
             if !is_peer_fair || !is_fair(of_session, span, free) {
                 break;
             }
-            let Some(mut lease) = self.pool.try_lease_leaving(Zone::Bulk, span, reserve) else { break };
+            let Some(mut lease) = self.pool.try_lease_long(span, reserve) else { break };
             lease.set_received(len);
             lease.charge_to(stream.unread());
             let id = self.core.expect(key.session, key.stream, len as u64, places);
@@ -430,20 +431,6 @@ impl<D: Device> State<D> {
             self.pump(now, effects);
         }
         expected
-    }
-
-    /// Keeps as much memory free for messages that are asked for as before a task asked for one and gave up waiting
-    ///
-    /// Such a message moves to the heap: one unread message of each stream at most, because a stream gets that memory only when it is empty.
-    pub(super) fn restore_reserve(&mut self, key: StreamKey, effects: &mut Effects) {
-        let reserve = frames(self.longest_received()) as u32;
-        let Some(stream) = find_stream(&mut self.sessions, key) else { return };
-        if let Some(body) = stream.unread_in_reserve()
-            && !self.pool.has_room(Zone::Bulk, reserve)
-        {
-            effects.drop(body.move_to_heap());
-            stream.has_left_reserve();
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the protocol says that happened
 
-use rdma_core::session::{Event, MAX_EAGER, Token};
+use rdma_core::session::{Event, Token};
 use rdma_core::{Device, Time};
 
 use super::body::Effects;
@@ -44,7 +44,7 @@ impl<D: Device> State<D> {
                 }
             }
             Event::Message { session: id, stream, id: incoming } => {
-                let Some((body, was_expected)) = self.incoming.take(incoming) else { return };
+                let Some((mut body, was_expected)) = self.incoming.take(incoming) else { return };
                 let len = body.len();
                 match self.sessions.get_mut(&id).filter(|session| !session.is_over) {
                     Some(session) => {
@@ -53,15 +53,13 @@ impl<D: Device> State<D> {
                         let key = StreamKey { session: id, stream };
                         match session.stream(stream) {
                             Some(stream) => {
+                                effects.drop(body.leave_landing());
                                 stream.push(body, was_expected, effects);
                                 if !stream.is_held {
                                     self.discard(key, effects);
                                 }
                             }
                             None => effects.drop([body]),
-                        }
-                        if len > MAX_EAGER {
-                            self.restore_reserve(key, effects);
                         }
                     }
                     None => effects.drop([body]),

@@ -87,7 +87,7 @@ impl IncomingBuffers {
                 lease.set_received(len);
                 Body::Lease(lease)
             }
-            None => Body::Heap(vec![0; len].into()),
+            None => Body::Heap(vec![0; len].into_boxed_slice().into()),
         }
     }
 
@@ -96,7 +96,7 @@ impl IncomingBuffers {
         let Some(buffer) = self.get(id) else { return };
         match &mut buffer.body {
             Body::Lease(lease) => lease.write_at(offset, payload),
-            Body::Heap(bytes) => bytes[offset..][..payload.len()].copy_from_slice(payload),
+            Body::Heap(message) => message.bytes[offset..][..payload.len()].copy_from_slice(payload),
             Body::Copy(_) => unreachable!("messages are not received into copies"),
         }
     }

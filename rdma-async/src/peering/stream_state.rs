@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use rdma_core::session::{MAX_EAGER, SessionId, StreamId};
 
-use super::body::{Body, Effects};
+use super::body::{Body, Effects, HeapMessage};
 use super::copies::Copies;
 use crate::error::{RecvError, SendError};
 use crate::inbox::Inbox;
@@ -59,8 +59,6 @@ pub(crate) struct StreamState {
     pub(super) arriving: u32,
     /// Whether a long message waits for memory beside the line.
     pub(super) is_passed_over: bool,
-    /// Whether its first long message has memory that is kept free for those that are asked for.
-    is_in_reserve: bool,
     /// Whether the application has looked for a message without waiting, and none has come since.
     is_tried: bool,
     /// Memory of the application for the next long message, and the number of the offer.
@@ -85,7 +83,6 @@ impl StreamState {
             is_over: false,
             arriving: 0,
             is_passed_over: false,
-            is_in_reserve: false,
             is_tried: false,
             offer: None,
             offers: 0,
@@ -136,30 +133,15 @@ impl StreamState {
 
     fn take(&mut self, mut next: Result<Option<Body>, RecvError>) -> Result<Option<Body>, RecvError> {
         if let Ok(Some(body)) = &mut next {
-            self.is_in_reserve &= !is_long(body);
-            if let Body::Lease(lease) = body {
-                lease.recharge_to(&self.in_hand);
-            }
+            body.recharge_to(&self.in_hand);
         }
         next
     }
 
-    /// A long message got memory, perhaps of that which is kept free for messages that are asked for
-    pub(super) fn receives(&mut self, is_in_reserve: bool) {
+    /// A long message got memory
+    pub(super) fn receives(&mut self) {
         self.arriving += 1;
         self.is_passed_over = false;
-        self.is_in_reserve |= is_in_reserve;
-    }
-
-    /// The message that has memory which is kept free for others, if it is here and no task waits for it any more
-    pub(super) fn unread_in_reserve(&mut self) -> Option<&mut Body> {
-        let is_unread = self.is_in_reserve && !self.inbox.is_awaited();
-        is_unread.then(|| self.inbox.find_mut(is_long))?
-    }
-
-    /// That message has other memory now
-    pub(super) fn has_left_reserve(&mut self) {
-        self.is_in_reserve = false;
     }
 
     /// Offers memory for the next long message, unless another task has; returns the number of the offer
@@ -229,7 +211,7 @@ impl StreamState {
     pub(super) fn complete(&mut self, slot: u32, result: Result<(), SendError>, effects: &mut Effects) {
         if let Some(body @ Body::Copy(_)) = self.ops.buffer(slot) {
             // At once: no task gets it back, and others need the memory before the one that sent it asks for the outcome.
-            effects.drop([std::mem::replace(body, Body::Heap(Box::default()))]);
+            effects.drop([std::mem::replace(body, Body::Heap(HeapMessage::default()))]);
         }
         self.ops.complete(slot, result, effects);
     }

@@ -1,4 +1,4 @@
-//! How many frames the messages of a session hold
+//! How many frames the messages of a session hold, or would if they were not on the heap
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,5 +22,30 @@ impl Account {
 
     pub(super) fn subtract(&self, frames: u32) {
         self.0.fetch_sub(frames, Ordering::Relaxed);
+    }
+}
+
+/// Frames that count towards an account, until this is dropped
+#[derive(Debug)]
+pub(crate) struct Charge {
+    account: Account,
+    frames: u32,
+}
+
+impl Charge {
+    pub(super) fn new(account: &Account, frames: u32) -> Self {
+        account.add(frames);
+        Self { account: account.clone(), frames }
+    }
+
+    /// Lets them count towards `account` instead
+    pub(crate) fn recharge_to(&mut self, account: &Account) {
+        *self = Self::new(account, self.frames);
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.account.subtract(self.frames);
     }
 }

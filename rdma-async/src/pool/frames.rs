@@ -60,22 +60,24 @@ impl Frames {
         Some(start)
     }
 
-    /// Whether a run of `n` frames is free
-    pub(crate) fn has_run(&self, n: u32) -> bool {
-        n == 0 || self.highest_run(n).is_some()
-    }
-
-    /// As [`take`](Self::take), if a run of `reserve` frames stays free
-    pub(crate) fn take_leaving(&mut self, n: u32, reserve: u32) -> Option<u32> {
+    /// As [`take`](Self::take), from frame `begin` on, if a run of `reserve` frames stays free there
+    pub(crate) fn take_leaving(&mut self, begin: u32, n: u32, reserve: u32) -> Option<u32> {
         if self.free < n.saturating_add(reserve) {
             return None;
         }
         let start = self.take(n)?;
-        if !self.has_run(reserve) {
+        let is_left = start >= begin && (reserve == 0 || self.highest_run(reserve) >= Some(begin));
+        if !is_left {
             self.give(start, n);
-            return None;
         }
-        Some(start)
+        is_left.then_some(start)
+    }
+
+    /// How many frames are free from frame `begin` on
+    pub(crate) fn free_from(&self, begin: u32) -> u32 {
+        let mut free = self.free;
+        for_words(0, begin, |word, mask| free -= (!self.words[word] & mask).count_ones());
+        free
     }
 
     /// Takes the run of `n` frames at `start`, if it is free and inside
@@ -237,12 +239,22 @@ mod tests {
         assert_eq!(frames.take(30), Some(70));
         assert_eq!(frames.take(10), Some(60));
         frames.give(70, 30);
-        assert_eq!(frames.take_leaving(20, 61), None, "60 and 30 are free");
-        assert_eq!(frames.take_leaving(31, 30), Some(29), "29 and 30 are left");
+        assert_eq!(frames.take_leaving(0, 20, 61), None, "60 and 30 are free");
+        assert_eq!(frames.take_leaving(0, 31, 30), Some(29), "29 and 30 are left");
         frames.give(29, 31);
-        assert_eq!(frames.take_leaving(31, 31), None, "29 and 30 would be left");
-        assert_eq!((frames.free(), frames.take_leaving(30, 60)), (90, Some(70)));
-        assert_eq!((frames.take_leaving(1, 60), frames.take_leaving(60, 0)), (None, Some(0)));
+        assert_eq!(frames.take_leaving(0, 31, 31), None, "29 and 30 would be left");
+        assert_eq!((frames.free(), frames.take_leaving(0, 30, 60)), (90, Some(70)));
+        assert_eq!((frames.take_leaving(0, 1, 60), frames.take_leaving(0, 60, 0)), (None, Some(0)));
+    }
+
+    /// Catches a run, or a reserve, that begins before the first frame that may be taken, and frames that are counted on its wrong side.
+    #[test]
+    fn frames_before_the_first_one_stay_free() {
+        let mut frames = Frames::new(200);
+        assert_eq!((frames.free_from(0), frames.free_from(70), frames.free_from(200)), (200, 130, 0));
+        assert_eq!((frames.take_leaving(70, 100, 31), frames.take_leaving(70, 100, 30)), (None, Some(100)));
+        assert_eq!((frames.take_leaving(70, 31, 0), frames.take_leaving(70, 30, 0)), (None, Some(70)));
+        assert_eq!((frames.free_from(0), frames.free_from(70), frames.take(70)), (70, 0, Some(0)));
     }
 
     #[test]

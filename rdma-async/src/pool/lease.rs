@@ -10,8 +10,8 @@ use std::sync::Arc;
 use bytes::BufMut;
 use bytes::buf::UninitSlice;
 
-use super::Account;
 use super::memory::{Memory, Zone};
+use super::{Account, Charge};
 
 /// Effects that may free memory
 pub(crate) type Effects = crate::effects::Effects<Lease>;
@@ -175,6 +175,16 @@ impl Lease {
         if self.account.is_some() {
             self.charge_to(account);
         }
+    }
+
+    /// What its frames count towards, and how many those are
+    pub(crate) fn charge(&self) -> Option<Charge> {
+        self.account.as_ref().map(|account| Charge::new(account, self.frames))
+    }
+
+    /// Whether it is in memory where messages arrive and do not stay
+    pub(crate) fn is_in_landing(&self) -> bool {
+        self.zone == Zone::Bulk && self.start < self.memory.landing()
     }
 
     /// Drops `last` after the memory was given back

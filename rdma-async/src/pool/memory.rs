@@ -46,6 +46,8 @@ pub(super) struct Memory {
     starts: [u32; ZONES],
     /// Frames of [`Zone::Eager`] that messages leave to windows.
     windows: u32,
+    /// The first frames of [`Zone::Bulk`], in which messages arrive and do not stay.
+    landing: u32,
     /// All of the memory; while `owner` is here, only leases reach it.
     bytes: NonNull<[u8]>,
     owner: Box<dyn Any + Send>,
@@ -63,12 +65,12 @@ const WAITING: usize = 64;
 
 impl Memory {
     /// Mapped memory, which each path registers for itself
-    pub(super) fn new(lens: [u32; ZONES], windows: u32) -> Result<Self, PoolError> {
+    pub(super) fn new(lens: [u32; ZONES], windows: u32, landing: u32) -> Result<Self, PoolError> {
         let total = lens.iter().try_fold(0u32, |total, len| total.checked_add(*len));
         let total = total.ok_or(PoolError::Memory(ErrorKind::OutOfMemory))?;
         let arena = Arena::new(total as usize * FRAME).map_err(|error| PoolError::Memory(error.kind()))?;
         let bytes = arena.as_slice_ptr();
-        Ok(Self::divided(lens, windows, bytes, Box::new(arena), Arc::default()))
+        Ok(Self::divided(lens, [windows, landing], bytes, Box::new(arena), Arc::default()))
     }
 
     /// Memory of the application, one zone for the node of `pool`
@@ -78,7 +80,7 @@ impl Memory {
     /// While `owner` lives, `bytes` are memory of it, at least one and less than 4 GiB, that no other code accesses.
     pub(super) unsafe fn adopted(pool: &Self, bytes: NonNull<[u8]>, owner: Box<dyn Any + Send>) -> Self {
         let frames = rdma_core::frames(bytes.len()) as u32;
-        let mut memory = Self::divided([frames, 0, 0, 0], 0, bytes, owner, Arc::clone(&pool.node));
+        let mut memory = Self::divided([frames, 0, 0, 0], [0; 2], bytes, owner, Arc::clone(&pool.node));
         // A task that waits for some bytes is not in the way of one that wants others.
         memory.zones[Zone::Send as usize] =
             SharedWaitQueue::for_all("bytes of adopted memory, which others have", Frames::new(frames), 0);
@@ -87,7 +89,7 @@ impl Memory {
 
     fn divided(
         lens: [u32; ZONES],
-        windows: u32,
+        [windows, landing]: [u32; 2],
         bytes: NonNull<[u8]>,
         owner: Box<dyn Any + Send>,
         node: Arc<()>,
@@ -105,6 +107,7 @@ impl Memory {
             lens,
             starts,
             windows,
+            landing,
             bytes,
             owner,
             node,
@@ -159,6 +162,11 @@ impl Memory {
     /// Frames of [`Zone::Eager`] that messages leave to windows
     pub(super) fn windows(&self) -> u32 {
         self.windows
+    }
+
+    /// The first frames of [`Zone::Bulk`], in which messages arrive and do not stay
+    pub(super) fn landing(&self) -> u32 {
+        self.landing
     }
 
     /// Length of a zone in frames

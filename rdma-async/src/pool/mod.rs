@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 use rdma_core::{Device, FRAME};
 use stable_deref_trait::StableDeref;
 
-pub(crate) use self::account::Account;
+pub(crate) use self::account::{Account, Charge};
 pub use self::adopted::Adopted;
 pub(crate) use self::adopted::{AdoptedMemory, Adopter, RegionMemory};
 pub use self::alloc::Alloc;
@@ -45,9 +45,10 @@ impl Pool {
     /// Maps memory for zones of that many frames, which each path [registers](Self::register) for itself
     ///
     /// Short messages that arrive leave `windows` frames free, so that an application which keeps many of them does not keep a path
-    /// from being made again.
-    pub(crate) fn new(zones: [u32; memory::ZONES], windows: u32) -> Result<Self, PoolError> {
-        Memory::new(zones, windows).map(|memory| Self(Arc::new(memory)))
+    /// from being made again. Longer messages [do not stay](Lease::is_in_landing) in the first `landing` frames of their zone, so that those which
+    /// an application keeps do not keep another one from arriving.
+    pub(crate) fn new(zones: [u32; memory::ZONES], windows: u32, landing: u32) -> Result<Self, PoolError> {
+        Memory::new(zones, windows, landing).map(|memory| Self(Arc::new(memory)))
     }
 
     /// Registers all of the memory with a device
@@ -118,26 +119,22 @@ impl Pool {
         Some(self.lease(Zone::Eager, start, frames))
     }
 
-    /// Whether so many frames are free in one piece
-    pub(crate) fn has_room(&self, zone: Zone, frames: u32) -> bool {
-        self.0.zone(zone).inspect(|zone| zone.has_run(frames))
+    /// Leases so many frames for a longer message that may stay, if no task waits and `reserve` frames stay free in one piece
+    pub(crate) fn try_lease_long(&self, frames: u32, reserve: u32) -> Option<Lease> {
+        let take = |zone: &mut Frames| zone.take_leaving(self.0.landing(), frames, reserve);
+        let start = self.0.zone(Zone::Bulk).try_take(take)?;
+        Some(self.lease(Zone::Bulk, start, frames))
     }
 
-    /// As [`try_lease`](Self::try_lease), if `reserve` frames stay free in one piece
-    pub(crate) fn try_lease_leaving(&self, zone: Zone, frames: u32, reserve: u32) -> Option<Lease> {
-        let start = self.0.zone(zone).try_take(|zone| zone.take_leaving(frames, reserve))?;
-        Some(self.lease(zone, start, frames))
+    /// How many frames are free in which longer messages may stay
+    pub(crate) fn free_long(&self) -> u32 {
+        self.0.zone(Zone::Bulk).inspect(|zone| zone.free_from(self.0.landing()))
     }
 
     /// How long a lease for sending can be, in bytes
     #[cfg(feature = "tokio")]
     pub(crate) fn send_bytes(&self) -> usize {
         self.0.zone_len(Zone::Send) as usize * FRAME
-    }
-
-    /// How many frames of a zone are free
-    pub(crate) fn free(&self, zone: Zone) -> u32 {
-        self.0.zone(zone).inspect(Frames::free)
     }
 
     /// How many tasks wait for memory of a zone

@@ -16,7 +16,7 @@ const ZONES: [u32; 4] = [4, 2, 3, 1];
 
 /// Runs `test` with a pool of [`ZONES`]
 fn with_pool(test: impl FnOnce(Pool)) {
-    test(Pool::new(ZONES, 0).unwrap());
+    test(Pool::new(ZONES, 0, 0).unwrap());
 }
 
 /// The number of frames that are free for sending, and for receiving
@@ -47,7 +47,7 @@ fn a_message_takes_whole_frames_and_no_more_than_its_zone_has() {
 #[test]
 fn zones_lie_behind_each_other_in_one_registration() {
     Sim::new().run(async |net| {
-        let pool = Pool::new(ZONES, 0).unwrap();
+        let pool = Pool::new(ZONES, 0, 0).unwrap();
         let registration = pool.register(&net.open("a", "rdma_en2").unwrap()).unwrap();
         let zones = [(Zone::Send, 4), (Zone::Eager, 2), (Zone::Bulk, 3)];
         let [send, eager, bulk] = zones.map(|(zone, frames)| {
@@ -77,7 +77,7 @@ fn memory_that_is_used_again_is_zero() {
     const FRAMES: u32 = 300;
     let mut place = None;
     for (single, run) in [(1, 2), (70, 3), (0, 0), (1, FRAMES - 1), (FRAMES, 0)] {
-        let pool = Pool::new([FRAMES; 4], 0).unwrap();
+        let pool = Pool::new([FRAMES; 4], 0, 0).unwrap();
         let mut leases = Vec::new();
         for zone in [Zone::Send, Zone::Eager, Zone::Bulk, Zone::Transmit] {
             leases.extend(pool.try_leases(zone, single).unwrap());
@@ -176,7 +176,7 @@ fn an_allocation_that_can_never_succeed_fails_at_once() {
 #[test]
 fn a_pool_knows_its_own_leases() {
     with_pool(|pool| {
-        let other = Pool::new(ZONES, 0).unwrap();
+        let other = Pool::new(ZONES, 0, 0).unwrap();
         let lease = pool.try_alloc(1).unwrap();
         assert!(pool.owns(&lease) && pool.clone().owns(&lease) && !other.owns(&lease));
     });

@@ -30,8 +30,8 @@ use crate::pool::Lease;
 ///
 /// Dereferences to its bytes; becomes [`Bytes`] without a copy. Memory of messages that are kept counts towards the share of
 /// their stream, which stalls when they occupy all of it. Messages up to 68,544 bytes take nothing from other streams; longer ones are
-/// in the [receive memory](crate::NodeOptions::receive_memory) of the node: what a session keeps of it stalls the session itself when it
-/// is half of what the messages of other sessions and its own unread ones leave.
+/// in the [receive memory](crate::NodeOptions::receive_memory) of the node: what a session keeps of it stalls the session itself, and no
+/// other one, when it is half of what the messages of other sessions and its own unread ones leave.
 #[must_use]
 pub struct Message {
     // In the order in which they must go.
@@ -69,7 +69,7 @@ impl Message {
     /// Its memory, to be changed or sent on without a copy, on any session of the node that received it
     ///
     /// It counts as the message until it is dropped. A short message for which no registered memory was free in one piece is on the
-    /// heap.
+    /// heap, and so is a longer one for which other messages left no [receive memory](crate::NodeOptions::receive_memory).
     ///
     /// # Errors
     ///

@@ -229,6 +229,41 @@ fn a_session_that_keeps_what_it_gets_stalls_only_itself() {
     }
 }
 
+/// Regression: messages that many sessions keep took all memory, and those of a session that keeps none waited for ever.
+#[test]
+fn sessions_that_keep_messages_leave_memory_for_one_that_keeps_none() {
+    for (sessions, len) in [(6, 4 * MIB), (24, MIB), (300, 68_545)] {
+        for is_other_peer in [false, true] {
+            let options = options().receive_memory(16 * MIB).max_sessions(400);
+            on_session(Sim::new(), &options, async |net, pair| {
+                let second = node(&net, "a", &options);
+                let (idle, runtime) = (another(&pair).await, net.runtime());
+                let idle = if is_other_peer { connect(&second, &pair.b).await.unwrap() } else { idle };
+                let (mut keepers, mut kept) = (Vec::new(), Vec::new());
+                for _ in 0..sessions {
+                    let keeper = another(&pair).await;
+                    // Sessions that keep nothing are not stalled.
+                    kept.push(keep(Keeps::Messages, &keeper.0, &keeper.1, len).await);
+                    keepers.push(keeper);
+                }
+                exchange(&idle.0, &idle.1).await;
+                exchange(&idle.1, &idle.0).await;
+                // One that keeps a message is, wherever that is.
+                let stalled = [&keepers[0], &keepers[sessions - 1]];
+                for (from, to) in stalled {
+                    let next = Box::pin(keep(Keeps::Messages, from, to, len));
+                    assert!(timeout(&*runtime, Duration::from_millis(5), next).await.is_none());
+                }
+                kept.clear();
+                for (from, to) in stalled {
+                    assert_eq!(to.recv().await.unwrap().unwrap().len(), len);
+                    exchange(from, to).await;
+                }
+            });
+        }
+    }
+}
+
 /// Catches memory that one peer leaves unread, and that the sessions of another peer need.
 #[test]
 fn a_peer_whose_messages_are_not_read_stalls_no_other_peer() {
