@@ -202,8 +202,9 @@ impl<D: Device> Control<D> {
     /// Notes why an attempt to make a path has failed
     fn note_failure(&mut self, path: usize, error: ConnectError) {
         tracing::debug!(path, %error, "no path");
-        if let Some(first) = &mut self.first {
-            first.note(error);
+        match &mut self.first {
+            Some(first) => first.note(error),
+            None => self.peering.update(|state, _| state.note_failure(PathId(path as u32), error)),
         }
     }
 

@@ -85,6 +85,7 @@ impl<D: Device> State<D> {
         }
         self.epochs[index] = epoch;
         self.blocked.retain(|(other, _)| *other != path);
+        self.failures.retain(|(other, _)| *other != path);
         self.lanes[index] = Some(lanes);
         self.core.add_path(now, path, epoch, rate, config, probes);
         self.abandoned.restart(now);

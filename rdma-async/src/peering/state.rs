@@ -27,7 +27,7 @@ use super::session_state::SessionState;
 use super::stream_state::{StreamKey, StreamState};
 use crate::blocked_call::BlockedCall;
 use crate::device_calls::DeviceCalls;
-use crate::error::SessionError;
+use crate::error::{ConnectError, SessionError};
 use crate::id_map::IdMap;
 use crate::pool::{Lease, Pool};
 use crate::wait_queue::{WaitQueue, Waiter};
@@ -77,6 +77,8 @@ pub(crate) struct State<D: Device> {
     pub(super) paths_up: WaitQueue<usize>,
     /// The latest call of a device for each path that it did not return from in time, until the path is made.
     pub(super) blocked: Vec<(PathId, BlockedCall)>,
+    /// Why a path could not be made again, at the latest attempt, until it is made.
+    pub(super) failures: Vec<(PathId, Arc<ConnectError>)>,
     /// Messages whose operation has ended, and that a device may still read.
     pub(super) limbo: Vec<Body>,
     /// When the reactor looks at this peering at the latest.
@@ -209,6 +211,7 @@ impl<D: Device> State<D> {
             has_stop_news: false,
             paths_up: WaitQueue::for_all("a path to come or go", 0, 0),
             blocked: Vec::new(),
+            failures: Vec::new(),
             limbo: Vec::new(),
             armed: Time::ZERO,
             end: None,
@@ -354,6 +357,17 @@ impl<D: Device> State<D> {
     /// The call for a path that its device did not return from in time, since the path was made
     pub(crate) fn blocked_on(&self, path: PathId) -> Option<BlockedCall> {
         self.blocked.iter().find(|(other, _)| *other == path).map(|(_, blocked)| *blocked)
+    }
+
+    /// A path could not be made again
+    pub(crate) fn note_failure(&mut self, path: PathId, error: ConnectError) {
+        self.failures.retain(|(other, _)| *other != path);
+        self.failures.push((path, Arc::new(error)));
+    }
+
+    /// Why a path could not be made again at the latest attempt
+    pub(crate) fn failure_of(&self, path: PathId) -> Option<Arc<ConnectError>> {
+        self.failures.iter().find(|(other, _)| *other == path).map(|(_, error)| Arc::clone(error))
     }
 
     /// The device that a path is on, while there is one

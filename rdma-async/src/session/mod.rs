@@ -326,6 +326,7 @@ impl<D: Device> Session<D> {
                 PathSnapshot {
                     device: state.device_of(path),
                     blocked: state.blocked_on(path),
+                    failure: state.failure_of(path),
                     status,
                     counts,
                     round_trips,

@@ -35,9 +35,19 @@ impl Snapshot {
 
 impl PathSnapshot {
     fn publish(&self, labels: &Labels) {
-        let Self { device: _, blocked, status, counts, round_trips, part_times, eager_rate, bulk_rate } =
-            self;
+        let Self {
+            device: _,
+            blocked,
+            failure,
+            status,
+            counts,
+            round_trips,
+            part_times,
+            eager_rate,
+            bulk_rate,
+        } = self;
         gauge!("rdma_path_blocked", labels).set(f64::from(blocked.is_some()));
+        gauge!("rdma_path_failing", labels).set(f64::from(failure.is_some()));
         gauge!("rdma_path_up", labels).set(f64::from(*status == PathStatus::Up));
         counter!("rdma_path_made", labels).absolute(counts.made.into());
         counter!("rdma_path_bulk_bytes_granted", labels).absolute(counts.bulk_bytes_granted);

@@ -1,9 +1,11 @@
 use std::fmt;
+use std::sync::Arc;
 
 use rdma_core::Histogram;
 use rdma_core::session::{LaneCounts, PathCounts, PathStatus, SessionId, SessionWaits};
 
 use crate::blocked_call::BlockedCall;
+use crate::error::ConnectError;
 use crate::node_id::NodeId;
 
 /// A session at one moment: what it has done, over which paths, and what it waits for
@@ -72,6 +74,8 @@ pub struct PathSnapshot {
     pub device: Option<String>,
     /// The call of the device that has not returned in time, since the path was made
     pub blocked: Option<BlockedCall>,
+    /// Why this side could not make it again when it last tried, since the peer had its first path
+    pub failure: Option<Arc<ConnectError>>,
     /// How it is
     pub status: PathStatus,
     /// What it has done, on each lane
@@ -104,9 +108,8 @@ impl Snapshot {
         let SessionWaits { unconfirmed, needs_room, announced, .. } = self.waits;
         let messages = |count| plural(count, "message", "messages");
         if !has_path {
-            let losses = self.paths.iter().filter_map(|path| path.counts.last_loss);
-            let losses = losses.map(|loss| loss.to_string()).collect::<Vec<_>>();
-            let why = if losses.is_empty() { "none was lost".into() } else { losses.join("; ") };
+            let reasons = self.paths.iter().filter_map(PathSnapshot::why_down).collect::<Vec<_>>();
+            let why = if reasons.is_empty() { "none was lost".into() } else { reasons.join("; ") };
             waits.push(format!("a path to the peer ({why})"));
         }
         if needs_room && unconfirmed > 0 {
@@ -132,8 +135,14 @@ impl Snapshot {
 }
 
 impl PathSnapshot {
+    /// Why it could not be made again, or else why it was lost
+    fn why_down(&self) -> Option<String> {
+        let failure = self.failure.as_ref().map(ToString::to_string);
+        failure.or_else(|| self.counts.last_loss.map(|loss| loss.to_string()))
+    }
+
     fn write(&self, number: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { device, blocked, status, counts, round_trips, part_times, eager_rate, bulk_rate } = self;
+        let Self { device, blocked, failure, status, counts, round_trips, part_times, .. } = self;
         let device = device.as_ref().map_or_else(String::new, |device| format!(" on {device}"));
         let status = match status {
             PathStatus::Down => "down",
@@ -143,9 +152,10 @@ impl PathSnapshot {
         let made = plural(counts.made as usize, "time", "times");
         writeln!(f, "  path {number}{device}: {status}; made {made}")?;
         blocked.iter().try_for_each(|blocked| writeln!(f, "    {blocked}"))?;
-        writeln!(f, "    eager lane, packets: {}{}", Lane(&counts.eager), Slower(*eager_rate))?;
+        failure.iter().try_for_each(|failure| writeln!(f, "    could not be made again: {failure}"))?;
+        writeln!(f, "    eager lane, packets: {}{}", Lane(&counts.eager), Slower(self.eager_rate))?;
         writeln!(f, "    round trips: {round_trips}")?;
-        writeln!(f, "    bulk lane, parts: {}{}", Lane(&counts.bulk), Slower(*bulk_rate))?;
+        writeln!(f, "    bulk lane, parts: {}{}", Lane(&counts.bulk), Slower(self.bulk_rate))?;
         writeln!(f, "    part times: {part_times}")
     }
 }

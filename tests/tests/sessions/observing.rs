@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use futures::future::join;
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Key, KeyName, Metadata, SharedString, Unit};
-use rdma_async::{Lease, Session, Snapshot};
+use rdma_async::{Lease, PathStatus, Session, Snapshot};
 use rdma_sim::{Sim, SimDevice};
-use rdma_tests::{message, on_session, options};
+use rdma_tests::{Pair, message, on_session, options};
 
 /// Figures by name and labels
 type Figures = Arc<Mutex<BTreeMap<String, f64>>>;
@@ -185,5 +185,30 @@ fn a_snapshot_tells_what_was_lost_and_sent_again() {
         assert_eq!(bulk.bytes_received, 2 << 20, "{snapshot}");
         let text = format!("; {0} lost, {0} again ({1} B)\n", bulk.lost, bulk.retransmitted_bytes);
         assert!(snapshot.to_string().contains(&text), "{snapshot}");
+    });
+}
+
+/// Catches a session that waits for a path, and does not say why its device makes none: each replug of these devices costs one of eleven
+/// protection domains.
+#[test]
+fn a_path_that_cannot_be_made_again_says_why() {
+    on_session(Sim::new(), &options(), async |net, Pair { ab, ba, .. }| {
+        let mut replugs = 0;
+        let snapshot = loop {
+            net.inject("at 0s b:rdma_en2 flap 5ms".parse().unwrap());
+            net.sleep(Duration::from_millis(500)).await;
+            let snapshot = ab.snapshot();
+            if snapshot.paths[0].status == PathStatus::Down {
+                break snapshot;
+            }
+            assert_eq!(snapshot.paths[0].failure.as_ref().map(ToString::to_string), None);
+            replugs += 1;
+            assert!(replugs < 20, "domains are left");
+        };
+        let failure = snapshot.paths[0].failure.as_ref().expect("the device refuses a domain").to_string();
+        assert!(failure.contains("protection domain"), "{failure}");
+        assert!(snapshot.waits_for()[0].contains(&failure), "{snapshot}");
+        assert!(snapshot.to_string().contains(&format!("could not be made again: {failure}")), "{snapshot}");
+        drop(ba);
     });
 }
