@@ -328,6 +328,11 @@ impl<D: Device> State<D> {
         self.core.measured_rates(path, now)
     }
 
+    /// How long the peer may be silent
+    pub(crate) fn peer_timeout(&self) -> Duration {
+        self.abandoned.timeout()
+    }
+
     /// How many paths carry data
     pub(crate) fn paths_up(&self) -> usize {
         *self.paths_up.value()

@@ -23,6 +23,7 @@ mod stream;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rdma_core::session::{PathId, Priority, SessionId, Side};
 use rdma_core::{Device, Runtime};
@@ -395,6 +396,13 @@ impl<D: Device> Session<D> {
     /// Dropping the future changes nothing.
     pub fn path_change(&self, known: usize) -> PathChange<D> {
         PathChange::new(self.main.handle.stream_ref(), known)
+    }
+
+    /// How long the peer may be silent: after that without a word of it, it counts as lost
+    ///
+    /// The shorter [`peer_timeout`](crate::NodeOptions::peer_timeout) of both sides.
+    pub fn peer_timeout(&self) -> Duration {
+        self.peering().update(|state, _| state.peer_timeout())
     }
 
     /// The longest message that the peer takes, in bytes

@@ -17,7 +17,7 @@ use super::options::GroupOptions;
 use super::plans::Plans;
 use super::ranks::Ranks;
 use super::relay::packet_bytes;
-use super::views::Statement;
+use super::shrink::Statement;
 use super::wire::{Credit, End, Greeting, LEAVING};
 use crate::Cabling;
 use crate::cabling::hash;

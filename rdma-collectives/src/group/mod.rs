@@ -33,7 +33,6 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod varying;
-mod views;
 mod wire;
 
 pub use self::call::{Call, OperationKind};

@@ -81,7 +81,8 @@ use crate::Cabling;
 /// and so do those that follow. The ranks agree on the cables that work in an operation in which each of them learns something of each
 /// other one (all_reduce, reduce_scatter, all_gather, all_to_all, barrier, duplicate, split; with parts of equal lengths above 0), and plan for these cables
 /// before the next one; in the same way they take a cable in again that works. Without another way, the operation waits until a cable is back, and so do ranks
-/// that [`join`](Self::join) or [`grow`](Self::grow), for each cable that is out. A session that is over because its cables are out is not used again; its ranks go on
+/// that [`join`](Self::join) or [`grow`](Self::grow), for each cable that is out. A program that would rather go on without the ranks behind it drops
+/// the operation after a time of its own, and calls [`shrink`](Self::shrink). A session that is over because its cables are out is not used again; its ranks go on
 /// as long as others reach both.
 ///
 /// A rank that drops its group goes on by itself until each neighbour has all its messages, or is not reached any more, and while a cable is out

@@ -16,6 +16,7 @@ mod oracle;
 mod outages;
 mod promised;
 mod random_faults;
+mod random_lives;
 mod sending;
 mod sending_faults;
 mod shrinking;

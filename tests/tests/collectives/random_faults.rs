@@ -96,7 +96,7 @@ pub(crate) fn judge(
 }
 
 /// The cabling without what faults took for good, and the killed ranks
-fn left(cabling: &Cabling, faults: &[Fault]) -> (Cabling, BTreeSet<usize>) {
+pub(crate) fn left(cabling: &Cabling, faults: &[Fault]) -> (Cabling, BTreeSet<usize>) {
     let killed: BTreeSet<_> = faults
         .iter()
         .filter_map(|fault| if let Fault::Kill(host) = fault { Some(*host) } else { None })

@@ -14,7 +14,8 @@ use rdma_core::Device as _;
 use rdma_sim::{Net, Scheduler, Sim, SimDevice};
 use tokio::io::DuplexStream;
 
-use crate::cluster::{MESH_4, Shape, cabling, connect_over, joined, name, on_all, sim};
+use crate::cluster::{MESH_4, Shape, cabling, connect, connect_over, joined, name, on_all, sim};
+use crate::outages::inject;
 
 const MESH_5: Shape = (5, &[(0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (1, 3), (1, 4), (2, 3), (2, 4), (3, 4)]);
 const RING_5: Shape = (5, &[(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]);
@@ -153,6 +154,45 @@ fn the_ranks_that_are_left_go_on() {
                 join_all(ranks).await;
             });
         }
+    }
+}
+
+/// Regression: ranks waited for ever for one whose cables were out, as long as its process was heard by the byte streams. Catches one that is left out
+/// although its cable comes back in time.
+#[test]
+fn a_rank_whose_cables_are_out_for_good_is_left_out() {
+    for ((ranks, edges), back) in [(LINE_4, None), (MESH_4, None), (LINE_4, Some(30)), (MESH_4, Some(30))] {
+        let (cabling, last) = (cabling(ranks, edges), ranks - 1);
+        sim(ranks, edges).run(async |net| {
+            let cluster = connect(&net, &cabling, &quick()).await;
+            let groups = joined(&cluster, &cabling).await;
+            for &(one, other) in edges.iter().filter(|(_, other)| *other == last) {
+                let device = net.host(&name(one)).open_to(&name(other)).unwrap();
+                let end = format!("{}:{}", name(one), device.name());
+                inject(&net, Duration::ZERO, &end, "unplug");
+                if let Some(back) = back {
+                    inject(&net, Duration::from_millis(back), &end, "replug");
+                }
+            }
+            let at = net.now();
+            let ranks = groups.into_iter().enumerate().map(async |(rank, mut group)| {
+                let patience = Box::pin(net.sleep(Duration::from_millis(5)));
+                let operation = select(Box::pin(work(&mut group, rank, 1000)), patience).await;
+                assert!(matches!(operation, Either::Right(_)), "the operation waits for the cable");
+                drop(operation);
+                let shrunk = group.shrink().await;
+                assert!(net.now() < at + Duration::from_millis(60), "{:?}", net.now());
+                if back.is_some() || rank != last {
+                    let mut group = shrunk.unwrap();
+                    assert_eq!(group.hosts(), hosts(0..last + usize::from(back.is_some())));
+                    sum(&mut group, rank, 1000).await.unwrap();
+                } else {
+                    let error = ShrinkError::Minority { hosts: hosts([last]), size: last + 1 };
+                    assert_eq!(shrunk.err(), Some(error));
+                }
+            });
+            join_all(ranks).await;
+        });
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::ranks::Ranks;
 use crate::cabling::hash;
+use crate::group::ranks::Ranks;
 
 /// What a rank says of itself; a newer version replaces an older one
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -206,7 +206,7 @@ impl Versions {
 
 /// The message by which a rank states its decision to a neighbour, and all views that the neighbour does not know yet
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Statement {
+pub(in crate::group) struct Statement {
     /// Rises when ranks begin again; the highest one counts
     pub(super) attempt: u64,
     /// Fingerprint of the decision of the sender, or 0 while it has none
@@ -218,7 +218,7 @@ const STATEMENT: u64 = u64::from_le_bytes(*b"rdma-ngs");
 
 impl Statement {
     /// The most bytes of one in a group whose ranks have these neighbours
-    pub(super) fn max_len(cabled: &[Ranks]) -> usize {
+    pub(in crate::group) fn max_len(cabled: &[Ranks]) -> usize {
         // Of each rank its number, its version, and three sets of neighbours.
         24 + cabled.iter().map(|neighbours| 10 + 3 * neighbours.encoded_len()).sum::<usize>()
     }

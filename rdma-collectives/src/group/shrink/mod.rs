@@ -4,6 +4,9 @@
 //! which ranks they reach. They then know the same, decide the same, state so to each other, and join a group of themselves. A rank that learns
 //! of another loss meanwhile, or whose group does not come together, begins another attempt, and the others follow it.
 
+mod events;
+mod views;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,8 +14,11 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::future::{BoxFuture, Either, pending, select, try_join_all};
 use futures::stream::FuturesUnordered;
-use rdma_async::{Device, RecvError, SendError, Session, Stream, StreamId};
+use rdma_async::{Device, Session, Stream, StreamId};
 
+use self::events::{Event, open};
+pub(super) use self::views::Statement;
+use self::views::{Decision, Versions, Views};
 use super::error::{GroupError, JoinError, ShrinkError};
 use super::join::{self, Reset, Waiting};
 use super::link::{Leases, Streams};
@@ -20,8 +26,7 @@ use super::options::GroupOptions;
 use super::plans::Plans;
 use super::ranks::Ranks;
 use super::state::{Founding, Group};
-use super::views::{Decision, Statement, Versions, Views};
-use super::wire::{End, FIRST, LEAVING};
+use super::wire::{End, FIRST};
 
 /// The streams to a neighbour
 struct Bundle<D: Device> {
@@ -45,21 +50,6 @@ impl<D: Device> Drop for Bundle<D> {
     }
 }
 
-enum Event<D: Device> {
-    /// The streams to a neighbour, or `None` if the session is over
-    Opened(usize, Option<Bundle<D>>),
-    /// What a neighbour sent on the stream with this number: `None` at its end, and `Some(None)` if that is no statement
-    Received(usize, StreamId, Result<Option<Option<Statement>>, RecvError>),
-    /// The last statement has been sent on the stream with this number, or could not be
-    Sent(usize, StreamId, Result<(), SendError>),
-    /// A neighbour has left the group before, or one that did not come together
-    Left(usize),
-    /// So many paths to a neighbour carry data
-    Paths(usize, usize),
-    /// Nothing more happens on a stream of ends
-    Silent,
-}
-
 /// A rank that is looking for the others
 struct Survivor<D: Device> {
     /// Founding ranks, as everywhere here
@@ -74,6 +64,8 @@ struct Survivor<D: Device> {
     bundles: BTreeMap<usize, Bundle<D>>,
     /// Neighbours whose cables to this rank are given up: no path over them carries data, and other ranks reach these neighbours
     given_up: BTreeSet<usize>,
+    /// Neighbours to which no path has carried data for as long as their sessions may be silent
+    cut_off: BTreeSet<usize>,
     /// The neighbours to which streams are being opened
     opening: BTreeSet<usize>,
     events: FuturesUnordered<BoxFuture<'static, Event<D>>>,
@@ -106,6 +98,7 @@ pub(super) async fn shrink<D: Device>(
         sessions,
         bundles: BTreeMap::new(),
         given_up: BTreeSet::new(),
+        cut_off: BTreeSet::new(),
         opening: BTreeSet::new(),
         events: FuturesUnordered::new(),
         failure: None,
@@ -210,108 +203,37 @@ impl<D: Device> Survivor<D> {
         self.bundles.get_mut(&rank).filter(|bundle| bundle.statements.id() == statements)
     }
 
-    fn apply(&mut self, event: Event<D>) {
-        match event {
-            Event::Silent => (),
-            Event::Paths(rank, up) => {
-                self.views.reach(rank, up > 0);
-                if let Some(session) = self.sessions.get(&rank) {
-                    let change = session.path_change(up);
-                    self.events.push(Box::pin(async move { Event::Paths(rank, change.await) }));
-                }
-            }
-            Event::Left(rank) => self.views.leave(rank),
-            Event::Sent(rank, stream, sent) => {
-                // Receiving says why, if the neighbour takes none any more.
-                if let Err(SendError::TooLong { len, max }) = sent {
-                    self.failure = Some(JoinError::Statement { rank, max, len });
-                }
-                if let Some(bundle) = self.bundle(rank, stream) {
-                    bundle.is_sending = false;
-                }
-            }
-            Event::Opened(rank, None) => {
-                self.opening.remove(&rank);
-                self.lose(rank);
-            }
-            Event::Opened(rank, Some(bundle)) => {
-                self.opening.remove(&rank);
-                if self.sessions.contains_key(&rank) && !self.given_up.contains(&rank) {
-                    self.receive(rank, &bundle.statements);
-                    self.bundles.insert(rank, bundle);
-                }
-            }
-            Event::Received(rank, stream, received) => {
-                let Some(bundle) = self.bundle(rank, stream) else { return };
-                match received {
-                    Ok(Some(Some(statement))) => {
-                        let statements = Arc::clone(&bundle.statements);
-                        bundle.known.note(&statement.views);
-                        self.views.merge(&statement.views);
-                        if statement.attempt > self.attempt {
-                            self.attempt = statement.attempt;
-                            self.bundles.values_mut().for_each(|bundle| bundle.decided = 0);
-                        }
-                        if statement.attempt == self.attempt
-                            && let Some(bundle) = self.bundle(rank, stream)
-                        {
-                            bundle.decided = statement.decided;
-                        }
-                        self.receive(rank, &statements);
-                    }
-                    // The neighbour begins again, or has joined a group that did not come together here.
-                    Ok(None) => drop(self.bundles.remove(&rank)),
-                    // It runs another protocol, and goes on with no rank of this group.
-                    Ok(Some(None)) => {
-                        let session = self.sessions.get(&rank);
-                        session.into_iter().for_each(|session| session.reset(0));
-                        self.lose(rank);
-                    }
-                    Err(_) => self.lose(rank),
-                }
-            }
-        }
-    }
-
-    /// Waits until a neighbour leaves the group of these streams of ends, by founding rank
-    fn watch(&self, ends: Vec<(usize, Arc<Stream<D>>)>) {
-        for (rank, end) in ends {
-            self.events.push(Box::pin(async move {
-                loop {
-                    match end.recv().await {
-                        Ok(Some(message)) if *message == LEAVING => return Event::Left(rank),
-                        // Why the group is over.
-                        Ok(Some(_)) => (),
-                        // The session is over, which other streams say, or the neighbour has joined another group.
-                        Ok(None) | Err(_) => return Event::Silent,
-                    }
-                }
-            }));
-        }
-    }
-
-    /// Goes on without the cables to neighbours that no path reaches, as long as others reach them
+    /// Goes on without the cables to neighbours that no path reaches, as long as others reach them, and without neighbours that are cut off
     ///
     /// Those others may have given up theirs at the same time, because of this rank: then it takes the neighbour back, and waits for a path.
     /// For that, a path of others counts as its nearer end says: the other end may not have said yet that the path is back, and the others may
     /// have formed the group already.
     fn choose_cables(&mut self) {
-        for &rank in self.sessions.keys() {
-            let is_given_up = self.given_up.contains(&rank);
-            if !is_given_up && !self.views.is_unreached(rank) {
+        let neighbours: Vec<_> = self.sessions.keys().copied().collect();
+        for rank in neighbours {
+            if self.given_up.contains(&rank) && !self.views.may_lead_around(rank) {
+                self.given_up.remove(&rank);
+                self.views.take_back(rank);
+            }
+            if self.given_up.contains(&rank) || !self.views.is_unreached(rank) {
                 continue;
             }
-            if is_given_up {
-                if !self.views.may_lead_around(rank) {
-                    self.given_up.remove(&rank);
-                    self.views.take_back(rank);
-                }
-            } else if self.views.leads_around(rank) {
+            if self.views.leads_around(rank) {
                 self.given_up.insert(rank);
                 self.views.lose(rank);
                 self.bundles.remove(&rank);
+            } else if self.cut_off.contains(&rank) {
+                self.reset(rank);
             }
         }
+    }
+
+    /// Goes on without a neighbour, which learns of it as soon as a path reaches it
+    fn reset(&mut self, rank: usize) {
+        if let Some(session) = self.sessions.get(&rank) {
+            session.reset(0);
+        }
+        self.lose(rank);
     }
 
     /// Opens streams to all neighbours to which there are none
@@ -326,18 +248,6 @@ impl<D: Device> Survivor<D> {
             self.opening.insert(rank);
             self.events.push(Box::pin(open(rank, self.sessions[&rank].clone())));
         }
-    }
-
-    fn receive(&self, rank: usize, stream: &Stream<D>) {
-        let (id, receiving) = (stream.id(), stream.recv());
-        self.events.push(Box::pin(async move {
-            let received = receiving.await;
-            Event::Received(
-                rank,
-                id,
-                received.map(|message| message.map(|message| Statement::decode(&message))),
-            )
-        }));
     }
 
     /// The session with a neighbour is over
@@ -407,26 +317,6 @@ impl<D: Device> Survivor<D> {
     }
 }
 
-/// Opens streams to a neighbour: one for statements, and those of a link
-async fn open<D: Device>(rank: usize, session: Session<D>) -> Event<D> {
-    // Waits for places, which the streams of the group before have until both ranks are here.
-    let streams = join::streams(rank, &session, Waiting::ForEarlierGroup).await;
-    let Ok([statements, data, credit, end, relay]) = streams else { return Event::Opened(rank, None) };
-    let link = Some(Streams { data, credit, end: Arc::new(end), relay });
-    let statements = Arc::new(statements);
-    Event::Opened(
-        rank,
-        Some(Bundle {
-            statements,
-            link,
-            decided: 0,
-            sent: None,
-            known: Versions::default(),
-            is_sending: false,
-        }),
-    )
-}
-
 /// The group of the ranks that were decided, once all of them are there; an error only if it can never come together
 async fn join_members<D: Device>(
     own: usize,
@@ -454,43 +344,4 @@ async fn join_members<D: Device>(
     let group = Group::new(rank, links, plans, options, Founding { ranks, ..founding });
     // Another rank may have been lost meanwhile.
     group.agree_on_epoch().await.map_err(|_| None)
-}
-
-#[cfg(test)]
-mod tests {
-    use rdma_sim::SimDevice;
-
-    use super::*;
-    use crate::Cabling;
-
-    /// Regression: a statement that was too long for a neighbour was lost, and all ranks waited for it for ever.
-    #[test]
-    fn a_statement_that_is_not_sent_is_an_error() {
-        let group = Ranks::from_iter([0, 1]);
-        let mut survivor = Survivor::<SimDevice> {
-            own: 0,
-            options: GroupOptions::new(),
-            groups: vec![group.clone()],
-            attempt: 1,
-            views: Views::new(0, group, 0, Ranks::from_iter([1])),
-            founding: Founding::new(&Cabling::line(2, 1), 0),
-            sessions: BTreeMap::new(),
-            bundles: BTreeMap::new(),
-            given_up: BTreeSet::new(),
-            opening: BTreeSet::new(),
-            events: FuturesUnordered::new(),
-            failure: None,
-        };
-        let mut after = |sent| {
-            survivor.apply(Event::Sent(1, StreamId(0), sent));
-            survivor.decision()
-        };
-        for sent in
-            [Ok(()), Err(SendError::PeerClosed), Err(SendError::StreamDropped), Err(SendError::Closed)]
-        {
-            assert_eq!(after(sent), Ok(None));
-        }
-        let error = JoinError::Statement { rank: 1, max: 4096, len: 5000 };
-        assert_eq!(after(Err(SendError::TooLong { len: 5000, max: 4096 })), Err(error.into()));
-    }
 }
