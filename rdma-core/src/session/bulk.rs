@@ -408,11 +408,45 @@ mod tests {
         assert!(sender.has_grants());
     }
 
+    fn slot() -> Slot {
+        let (address, since) = (grant(0).address, Time::ZERO);
+        Slot { id: None, address, offset: 1 << 40, len: 5, is_expected: false, since }
+    }
+
+    /// Catches a receive that is granted before the device has it, or never, and one more that the device has no room for.
+    #[test]
+    fn a_receive_that_the_device_has_no_room_for_is_granted_later() {
+        let mut receiver = BulkReceiver::new(Time::ZERO, MAX_SLOTS, 1);
+        (0..3).for_each(|_| receiver.push(Time::ZERO, slot()));
+        receiver.wait();
+        assert_eq!([(); 3].map(|()| receiver.next_grant()), [Some(grant(0)), Some(grant(1)), None]);
+        receiver.pop(Time::ZERO);
+        receiver.pop(Time::ZERO);
+        assert!(!receiver.has_room(), "one waits");
+        receiver.posted();
+        assert_eq!([receiver.next_grant(), receiver.next_grant()], [Some(grant(2)), None]);
+        assert!(receiver.has_room());
+        receiver.push(Time::ZERO, slot());
+        assert!(!receiver.has_room(), "the device has room for two");
+        receiver.posted();
+        assert_eq!([receiver.next_grant(), receiver.next_grant()], [Some(grant(3)), None]);
+    }
+
+    /// Catches a peer that seems busy for ever with what it has not announced.
+    #[test]
+    fn what_is_expected_and_does_not_come_is_not_waited_for() {
+        let mut receiver = BulkReceiver::new(Time::ZERO, MAX_SLOTS, 1);
+        receiver.push(Time::ZERO, slot());
+        receiver.push(Time::ZERO, Slot { is_expected: true, len: 7, ..slot() });
+        let end = Time::ZERO + PATIENCE;
+        assert_eq!(receiver.outstanding(Time::from_nanos(end.as_nanos() - 1)), 12);
+        assert_eq!(receiver.outstanding(end), 5);
+    }
+
     #[test]
     fn a_lost_grant_is_sent_again_unless_it_was_served() {
         let mut receiver = BulkReceiver::new(Time::ZERO, MAX_SLOTS, 1);
-        let (address, since) = (grant(0).address, Time::ZERO);
-        let slot = Slot { id: None, address, offset: 1 << 40, len: 5, is_expected: false, since };
+        let slot = slot();
         receiver.push(Time::ZERO, slot);
         receiver.push(Time::ZERO, slot);
         assert_eq!([receiver.next_grant(), receiver.next_grant()], [Some(grant(0)), Some(grant(1))]);

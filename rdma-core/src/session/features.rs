@@ -73,6 +73,13 @@ fn is_printable(char: char) -> bool {
 mod tests {
     use super::*;
 
+    #[test]
+    fn features_are_there_if_all_of_them_are() {
+        let [one, both] = [Features::PORT_NAMES, Features(0b11)];
+        assert!(both.has(one) && both.has(both) && one.has(Features(0)));
+        assert!(!one.has(both) && !Features(0b10).has(one));
+    }
+
     /// Catches a name that controls the terminal which shows it, and one that is longer than its field.
     #[test]
     fn names_of_ports_are_printable() {

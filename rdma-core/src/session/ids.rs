@@ -64,3 +64,19 @@ pub enum Priority {
 /// Number of a path of a peering, from zero; used again with another epoch
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct PathId(pub u32);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches places that sessions share which may be open at once.
+    #[test]
+    fn a_place_has_sessions_of_different_generations() {
+        let shares = |one: u32, other: u32| SessionId(one).shares_place(SessionId(other));
+        let places = MAX_SESSIONS * 2;
+        assert!(shares(3, 3) && shares(3, 3 + places) && shares(3 + 7 * places, 3));
+        for other in [2, 4, 3 + MAX_SESSIONS / 2, 3 + MAX_SESSIONS, 3 + places - 1] {
+            assert!(!shares(3, other), "{other}");
+        }
+    }
+}

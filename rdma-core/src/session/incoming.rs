@@ -210,5 +210,17 @@ mod tests {
         let mut stream = IncomingStream::default();
         assert!(stream.entry(3, 4).is_ok());
         assert_eq!(stream.entry(4, 4), Err(()));
+        // As far behind as a number can be, or else before.
+        assert_eq!(stream.entry(u32::MAX / 2, 4), Err(()));
+        assert_eq!(stream.entry(u32::MAX / 2 + 1, 4), Ok(None));
+    }
+
+    #[test]
+    fn the_next_message_is_the_first_that_was_not_handed_on() {
+        let mut stream = IncomingStream::default();
+        assert_eq!([0, 1].map(|number| stream.is_next(number)), [true, false]);
+        *stream.entry(0, 4).unwrap().unwrap() = Entry::Complete(IncomingId(0));
+        stream.pop();
+        assert_eq!([0, 1, 2].map(|number| stream.is_next(number)), [false, true, false]);
     }
 }

@@ -291,6 +291,49 @@ mod tests {
         std::iter::from_fn(|| to.pop(now, trailer.report)).map(|(_, fate, ..)| fate).collect()
     }
 
+    /// Catches a limit that is not checked, or that refuses its own value.
+    #[test]
+    fn lanes_that_cannot_work_are_refused() {
+        type Change = fn(&mut LaneConfig);
+        let is_usable = |change: Change| {
+            let mut config = CONFIG;
+            change(&mut config);
+            config.is_usable()
+        };
+        let usable: [Change; _] = [
+            |_| (),
+            |config| config.window = MIN_WINDOW,
+            |config| config.window = MAX_UNREPORTED,
+            |config| config.bulk_slots = 1,
+            |config| config.timeout = config.heartbeat * 2,
+            |config| {
+                config.timeout = config.heartbeat * 16;
+                config.proof_timeout = config.timeout;
+            },
+            |config| config.proof_timeout *= 2,
+        ];
+        assert!(usable.into_iter().all(is_usable));
+        let unusable: [Change; _] = [
+            |config| config.window = MIN_WINDOW - 1,
+            |config| config.window = MAX_UNREPORTED + 1,
+            |config| config.peer_window = MIN_WINDOW - 1,
+            |config| config.peer_window = MAX_UNREPORTED + 1,
+            |config| config.bulk_slots = 0,
+            |config| config.bulk_slots = MAX_SLOTS + 1,
+            |config| {
+                config.heartbeat = MIN_PATIENCE - Duration::from_nanos(1);
+                config.timeout = config.heartbeat * 4;
+            },
+            |config| config.timeout = config.heartbeat * 2 - Duration::from_nanos(1),
+            |config| {
+                config.timeout = config.heartbeat * 16 + Duration::from_nanos(1);
+                config.proof_timeout = config.timeout;
+            },
+            |config| config.proof_timeout = config.timeout - Duration::from_nanos(1),
+        ];
+        assert!(!unusable.into_iter().any(is_usable));
+    }
+
     /// Catches a lane without a reserve: full of data both ways, neither side could say that it posted receives.
     #[test]
     fn data_leaves_room_for_reports() {
