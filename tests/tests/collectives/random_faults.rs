@@ -5,11 +5,12 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::future::join;
 use rdma_async::{NodeOptions, Time};
-use rdma_collectives::{Cabling, Group, GroupError};
+use rdma_collectives::{Cabling, Group, GroupError, GroupOptions};
 use rdma_sim::{Check, Net, SimDevice, sometimes};
 
-use crate::cluster::{LATENCY_NS, RATE, connect, joined, macs, name};
+use crate::cluster::{LATENCY_NS, RATE, connect, joined, macs, name, on_all};
 use crate::each_frame::work;
 use crate::outages::{inject, port};
 
@@ -71,7 +72,8 @@ impl Fault {
 /// How the program of a rank has ended, and when
 pub(crate) type End = Option<(Result<(), GroupError>, Time)>;
 
-/// Panics unless each rank that lives is done, or names a rank that is gone, not after `by`; returns whether one names a rank
+/// Panics unless each rank that lives is done, or names a rank that is gone, not after `by`, or waits for the cable to one that lives; returns
+/// whether one names a rank
 pub(crate) fn judge(
     cabling: &Cabling,
     faults: &[Fault],
@@ -82,13 +84,15 @@ pub(crate) fn judge(
     let (rest, killed) = left(cabling, faults);
     let parts = rest.components();
     let survivors = || (0..ends.len()).filter(|rank| !killed.contains(rank));
+    let is_divided = parts.iter().filter(|part| !part.iter().all(|rank| killed.contains(rank))).count() > 1;
     for rank in survivors() {
         let part = parts.iter().find(|part| part.contains(&rank)).expect("each rank is in a part");
         let is_right = match &ends[rank] {
             Some((Ok(()), _)) => true,
             // It is dead, or no cables lead to it any more.
             Some((Err(GroupError::Lost { rank, .. }), at)) => !part.contains(rank) && *at <= by,
-            _ => false,
+            Some((Err(_), _)) => false,
+            None => is_divided,
         };
         assert!(is_right, "rank {rank}, {program:?}, {faults:?}, by {by:?}: {ends:?}");
     }
@@ -118,12 +122,23 @@ async fn rounds(group: &mut Group<SimDevice>, len: usize) -> Result<(), GroupErr
     work(group, len / 3).await
 }
 
+/// Groups of the same ranks beside these, for some seeds
+async fn duplicates(net: &Net, groups: &mut [Group<SimDevice>]) -> Vec<Option<Group<SimDevice>>> {
+    if net.pick(3) > 0 {
+        return groups.iter().map(|_| None).collect();
+    }
+    let made =
+        on_all(groups, async |_, group| group.duplicate(GroupOptions::new()).await.expect("all ranks live"));
+    made.await.into_iter().map(Some).collect()
+}
+
 /// Each rank carries all operations out while faults come; those that live are done or name a rank that is gone
 async fn program(net: &Net, cabling: &Cabling) {
     let ranks = cabling.hosts().len();
     let options = NodeOptions::new().max_peers(1).max_sessions(1).peer_timeout(TIMEOUT);
     let cluster = connect(net, cabling, &options).await;
-    let groups = joined(&cluster, cabling).await;
+    let mut groups = joined(&cluster, cabling).await;
+    let beside = duplicates(net, &mut groups).await;
     let len = [600, 10_000][net.pick(2) as usize];
     let leaves = net.pick(2) == 1;
     let faults: Vec<_> = (0..net.pick(4)).map(|_| Fault::draw(net, cabling)).collect();
@@ -133,13 +148,17 @@ async fn program(net: &Net, cabling: &Cabling) {
         let after = Duration::from_micros(net.pick(1 << magnitude).into());
         last = last.max(fault.inject(net, cabling, after));
     }
-    let ends = Arc::new(Mutex::new(vec![None; ranks]));
-    for (rank, mut group) in groups.into_iter().enumerate() {
+    let has_beside = beside[0].is_some();
+    let ends = Arc::new(Mutex::new([vec![None; ranks], vec![None; ranks]]));
+    for (rank, (mut group, mut beside)) in groups.into_iter().zip(beside).enumerate() {
         let (task_net, ends) = (net.clone(), Arc::clone(&ends));
         // Part of the host: it dies with it.
         net.host(&name(rank)).spawn(async move {
-            let result = rounds(&mut group, len).await;
-            ends.lock().unwrap()[rank] = Some((result, task_net.now()));
+            let end = async |which: usize, group: Option<&mut Group<SimDevice>>| {
+                let result = if let Some(group) = group { rounds(group, len).await } else { Ok(()) };
+                ends.lock().unwrap()[which][rank] = Some((result, task_net.now()));
+            };
+            join(end(0, Some(&mut group)), end(1, beside.as_mut())).await;
             if !leaves {
                 // As a program does that goes on.
                 std::future::pending::<()>().await;
@@ -148,8 +167,13 @@ async fn program(net: &Net, cabling: &Cabling) {
     }
     net.sleep_until(last + PATIENCE).await;
     let ends = std::mem::take(&mut *ends.lock().unwrap());
-    let has_failed = judge(cabling, &faults, &ends, last + BOUND, format_args!("{len} elements"));
+    let judge = |ends: &[End]| {
+        let program = format_args!("{len} elements{}", if has_beside { " in two groups" } else { "" });
+        judge(cabling, &faults, ends, last + BOUND, program)
+    };
+    let has_failed = ends.iter().map(|ends| judge(ends)).fold(false, |any, has_failed| any | has_failed);
     sometimes!(has_failed, "survivors name a rank");
+    sometimes!(has_failed && has_beside, "survivors name a rank in two groups");
     sometimes!(!faults.is_empty() && !has_failed, "all operations complete in spite of a fault");
 }
 
