@@ -105,7 +105,7 @@ impl<D: Device> Group<D> {
             number,
             call,
             payload,
-            is_told: false,
+            is_announced: false,
             has_begun: false,
             done: 0,
             blocks: 0,
@@ -161,8 +161,8 @@ struct Exchange<'a> {
     number: u32,
     call: Call,
     payload: Payload<'a>,
-    /// Whether the other rank is told of the call
-    is_told: bool,
+    /// Whether this rank has announced the call to the other one
+    is_announced: bool,
     /// Whether the other rank has made it
     has_begun: bool,
     /// How many bytes have been sent, or received
@@ -174,7 +174,7 @@ impl Exchange<'_> {
     /// Goes on until there is nothing to do before something arrives or has been taken; returns whether the call is done
     fn advance<D: Device>(&mut self, state: &mut State<D>) -> Result<bool, GroupError> {
         let (other, len) = (self.other, self.payload.len());
-        if !std::mem::replace(&mut self.is_told, true) {
+        if !std::mem::replace(&mut self.is_announced, true) {
             let begin = PairMessage::Call(self.header(None), &[]).encode();
             state.send_to(other, begin);
         }

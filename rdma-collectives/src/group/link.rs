@@ -76,7 +76,7 @@ pub(crate) struct Link<D: Device> {
     all_cables: usize,
     /// For how many of them the present plan is
     pub(crate) cables: usize,
-    /// How many of them worked by what this rank has told the others
+    /// How many of them worked when this rank last reported it to the others
     pub(crate) reported_cables: usize,
     relays: Shared<D>,
     /// Whether messages go over other ranks, as far as the link has noticed

@@ -24,8 +24,8 @@ pub(crate) struct Neighbour {
     pub(crate) goes_at_once: bool,
     /// Whether it has said that it has begun the operation
     pub(crate) has_begun: bool,
-    /// Whether this rank has told it
-    pub(crate) is_told: bool,
+    /// Whether this rank has announced to it that the operation has begun here
+    pub(crate) is_announced: bool,
     /// Messages that were to come when they were expected last
     asked: Option<u32>,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Neighbour {
 impl Neighbour {
     /// The neighbour `rank` at the beginning of an operation; a plan that has no cable to it needs nothing of it
     pub(crate) fn new(rank: usize, is_cabled: bool, prepared: &Prepared) -> Self {
-        let mut new = Self { has_begun: !is_cabled, is_told: !is_cabled, ..Self::default() };
+        let mut new = Self { has_begun: !is_cabled, is_announced: !is_cabled, ..Self::default() };
         for from in prepared.schedule.ins.iter().filter(|from| from.from == rank) {
             let len = prepared.blocks.message(from.len);
             new.len = if new.expected == 0 { len } else { new.len.filter(|_| new.len == len) };

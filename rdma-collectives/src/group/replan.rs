@@ -22,7 +22,7 @@ impl<D: Device> Group<D> {
         Ok(())
     }
 
-    /// Tells all ranks how many cables to each neighbour work; all of them then make the same plans
+    /// Sends all ranks how many cables to each neighbour work; all of them then make the same plans
     ///
     /// It has the number of the operation that follows. Without a way between all ranks, they keep the plans they have.
     async fn replan(&mut self) -> Result<(), GroupError> {

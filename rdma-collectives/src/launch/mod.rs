@@ -1,6 +1,6 @@
 //! Ranks that a launcher has started, each on its host: `mlx.launch` with hostfiles of JACCL, or `tb5 run`
 //!
-//! A launcher tells each process its rank, which device leads to which rank, and the address of rank 0. The ranks register at rank 0,
+//! A launcher gives each process its rank, which device leads to which rank, and the address of rank 0. The ranks register at rank 0,
 //! connect to their neighbours, and join a [`Group`](crate::Group).
 //!
 //! ```no_run
@@ -42,7 +42,7 @@ pub use rdma_core::{DeviceMatrix, Hostfile, HostfileError, MatrixError};
 use crate::cabling::hash;
 use crate::{Cable, Cabling};
 
-/// What a launcher has told this process: its rank, the device matrix, and the address of rank 0
+/// What a launcher has given this process: its rank, the device matrix, and the address of rank 0
 ///
 /// ```
 /// use rdma_collectives::launch::Launch;

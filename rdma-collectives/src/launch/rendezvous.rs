@@ -1,4 +1,4 @@
-//! How ranks find each other: all register at rank 0, which tells each where its neighbours listen
+//! How ranks find each other: all register at rank 0, which sends each where its neighbours listen
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
@@ -59,7 +59,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long neighbours that have registered may take until they are connected
 const NEIGHBOUR_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long rank 0 tells others after an error what it was
+/// How long rank 0 answers others with the error after it has failed
 const LINGER: Duration = Duration::from_secs(2);
 /// How much longer than rank 0 others wait, so that they learn from it which ranks are missing
 const GRACE: Duration = Duration::from_secs(10);

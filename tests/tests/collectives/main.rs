@@ -3,6 +3,7 @@
 mod beside;
 mod cluster;
 mod deaths;
+mod drawn_faults;
 mod each_frame;
 mod failures;
 mod figures;

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rdma_async::time::timeout;
-use rdma_async::{NodeOptions, Runtime, Time};
+use rdma_async::{NodeOptions, Runtime};
 use rdma_collectives::{Cabling, Group, GroupError, Reduction, ShrinkError};
-use rdma_sim::{Check, Net, SimDevice, sometimes};
+use rdma_sim::{Net, SimDevice, sometimes};
 
-use crate::cluster::{LATENCY_NS, RATE, connect, joined, macs, name};
-use crate::random_faults::{Fault, left};
+use crate::cluster::{RATE, connect, joined, name};
+use crate::drawn_faults::{Fault, inject_all, left, seeds};
 
 const TIMEOUT: Duration = Duration::from_millis(10);
 /// How long operations may take before a program goes on without the ranks that it does not reach
@@ -59,12 +59,7 @@ async fn program(net: &Net, cabling: &Cabling) {
     let groups = joined(&cluster, cabling).await;
     let len = [1, 600, 10_000][net.pick(3) as usize];
     let faults: Vec<_> = (0..1 + net.pick(5)).map(|_| Fault::draw(net, cabling)).collect();
-    let mut last = net.now();
-    for fault in &faults {
-        let magnitude = net.pick(16);
-        let after = Duration::from_micros(net.pick(1 << magnitude).into());
-        last = last.max(fault.inject(net, cabling, after));
-    }
+    let last = inject_all(net, cabling, &faults, 16);
     let ends: Arc<Mutex<Vec<End>>> = Arc::new(Mutex::new((0..ranks).map(|_| None).collect()));
     for (rank, group) in groups.into_iter().enumerate() {
         let ends = Arc::clone(&ends);
@@ -94,28 +89,22 @@ async fn program(net: &Net, cabling: &Cabling) {
     sometimes!(ends.iter().any(|end| matches!(end, Some(Err(_)))), "a minority ends");
 }
 
-fn seeds(cabling: &Cabling, runs: u64) {
-    let cabling = cabling.with_latency(LATENCY_NS);
-    let check = Check::new().topology(macs(&cabling)).runs(runs).time_limit(Time::from_nanos(1_000_000_000));
-    rdma_sim::check(check, async |net| program(&net, &cabling).await);
-}
-
 /// Catches ranks that wait for ever for others which are dead, cut off or done, two groups that go on side by side, and a majority that ends.
 #[test]
 fn a_mesh_of_four_goes_on_without_the_ranks_it_loses() {
-    seeds(&Cabling::mesh(4, RATE), FEW);
+    seeds(program, &Cabling::mesh(4, RATE), FEW);
 }
 
 /// Catches what the mesh shows, where two cables divide the ranks.
 #[test]
 fn a_ring_of_five_goes_on_without_the_ranks_it_loses() {
-    seeds(&Cabling::ring(5, RATE), FEW);
+    seeds(program, &Cabling::ring(5, RATE), FEW);
 }
 
 /// Catches what the mesh shows, where each way has a way around.
 #[test]
 fn a_prism_of_six_goes_on_without_the_ranks_it_loses() {
-    seeds(&Cabling::prism(3, RATE), FEW);
+    seeds(program, &Cabling::prism(3, RATE), FEW);
 }
 
 /// As above, with many more seeds: `cargo test --release -p rdma-tests --test collectives many_lives -- --ignored --test-threads 1`
@@ -127,30 +116,30 @@ mod many_lives {
     #[test]
     #[ignore = "takes minutes"]
     fn a_mesh_of_four() {
-        seeds(&Cabling::mesh(4, RATE), MANY);
+        seeds(program, &Cabling::mesh(4, RATE), MANY);
     }
 
     #[test]
     #[ignore = "takes minutes"]
     fn a_ring_of_five() {
-        seeds(&Cabling::ring(5, RATE), MANY);
+        seeds(program, &Cabling::ring(5, RATE), MANY);
     }
 
     #[test]
     #[ignore = "takes minutes"]
     fn a_prism_of_six() {
-        seeds(&Cabling::prism(3, RATE), MANY);
+        seeds(program, &Cabling::prism(3, RATE), MANY);
     }
 
     #[test]
     #[ignore = "takes minutes"]
     fn a_line_of_six() {
-        seeds(&Cabling::line(6, RATE), MANY);
+        seeds(program, &Cabling::line(6, RATE), MANY);
     }
 
     #[test]
     #[ignore = "takes minutes"]
     fn a_cube_of_eight() {
-        seeds(&Cabling::hypercube(3, RATE), MANY);
+        seeds(program, &Cabling::hypercube(3, RATE), MANY);
     }
 }

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rdma_async::{NodeOptions, Time};
+use rdma_async::NodeOptions;
 use rdma_collectives::{Cabling, Group, GroupError, Reduction};
-use rdma_sim::{Check, Net, SimDevice, sometimes};
+use rdma_sim::{Net, SimDevice, sometimes};
 
-use crate::cluster::{LATENCY_NS, RATE, connect, joined, macs, name};
-use crate::random_faults::{Fault, judge};
+use crate::cluster::{RATE, connect, joined, name};
+use crate::drawn_faults::{Fault, inject_all, judge, seeds};
 use crate::sending::content;
 
 const TIMEOUT: Duration = Duration::from_millis(10);
@@ -58,12 +58,7 @@ async fn program(net: &Net, cabling: &Cabling) {
     let faults = (0..net.pick(4)).map(|_| Fault::draw(net, cabling));
     // Cables come back: a call waits for one over which the other rank may be reached.
     let faults: Vec<_> = faults.filter(|fault| !matches!(fault, Fault::Unplug(_))).collect();
-    let mut last = net.now();
-    for fault in &faults {
-        let magnitude = net.pick(13);
-        let after = Duration::from_micros(net.pick(1 << magnitude).into());
-        last = last.max(fault.inject(net, cabling, after));
-    }
+    let last = inject_all(net, cabling, &faults, 13);
     let ends = Arc::new(Mutex::new(vec![None; ranks]));
     for (rank, mut group) in groups.into_iter().enumerate() {
         let (task_net, steps, ends) = (net.clone(), Arc::clone(&steps), Arc::clone(&ends));
@@ -92,17 +87,11 @@ async fn program(net: &Net, cabling: &Cabling) {
     sometimes!(!faults.is_empty() && !has_failed, "all calls complete in spite of a fault");
 }
 
-fn seeds(cabling: &Cabling, runs: u64) {
-    let cabling = cabling.with_latency(LATENCY_NS);
-    let check = Check::new().topology(macs(&cabling)).runs(runs).time_limit(Time::from_nanos(1_000_000_000));
-    rdma_sim::check(check, async |net| program(&net, &cabling).await);
-}
-
 /// Catches a call that waits for ever for a dead rank or for messages that went over a cable, an element that is lost, repeated or of another call,
 /// and an error that names a rank which lives and can be reached.
 #[test]
 fn pairs_of_a_prism_survive_faults_at_random_times() {
-    seeds(&Cabling::prism(3, RATE), 16);
+    seeds(program, &Cabling::prism(3, RATE), 16);
 }
 
 /// Regression: a call with a lost neighbour asked its link for the reason under the lock that the link takes, and kept its thread for ever.
@@ -111,7 +100,7 @@ fn pairs_of_a_prism_survive_faults_at_random_times() {
 /// Catches what the prism shows, where one fault leaves a line, and two leave no way.
 #[test]
 fn pairs_of_a_ring_survive_faults_at_random_times() {
-    seeds(&Cabling::ring(6, RATE), 128);
+    seeds(program, &Cabling::ring(6, RATE), 128);
 }
 
 /// As above, with many more seeds: `cargo test --release -p rdma-tests --test collectives many_faults -- --ignored --test-threads 1`
@@ -123,12 +112,12 @@ mod many_faults {
     #[test]
     #[ignore = "takes minutes"]
     fn pairs_of_a_prism() {
-        seeds(&Cabling::prism(3, RATE), MANY);
+        seeds(program, &Cabling::prism(3, RATE), MANY);
     }
 
     #[test]
     #[ignore = "takes minutes"]
     fn pairs_of_a_ring() {
-        seeds(&Cabling::ring(6, RATE), MANY);
+        seeds(program, &Cabling::ring(6, RATE), MANY);
     }
 }

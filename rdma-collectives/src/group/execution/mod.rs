@@ -70,7 +70,7 @@ pub(crate) struct Execution<'a, D: Device> {
     work: usize,
     /// Whether ranks want to plan anew, as far as this one has learned
     wants_plan: bool,
-    /// Whether this rank does, once it has told others
+    /// Whether this rank does, once it has announced that
     own_wish: Option<bool>,
     /// The blocks of the longest channel to a neighbour
     longest: i64,
@@ -88,7 +88,7 @@ struct InState {
     blocks: VecDeque<Block>,
     arrived: u32,
     total: u32,
-    /// How many may be sent by what the sender has been told
+    /// How many may be sent by the credit that the sender has
     granted: u32,
     used: u32,
 }
@@ -190,7 +190,7 @@ impl<'a, D: Device> Execution<'a, D> {
 
     fn is_done(&self) -> bool {
         self.copied == self.job.prepared.schedule.copy.len
-            && self.neighbours.iter().all(|neighbour| neighbour.is_told && !neighbour.is_awaited())
+            && self.neighbours.iter().all(|neighbour| neighbour.is_announced && !neighbour.is_awaited())
             && self.links.iter().all(Link::is_queued)
             && self.outs.iter().all(|out| out.sent == out.total)
             && self
@@ -230,7 +230,7 @@ impl<'a, D: Device> Execution<'a, D> {
             // Messages may arrive behind the end of another stream.
             let lacks = neighbour.is_awaited() && link.has_ended();
             let has_to_send = |&number: &usize| self.outs[number].sent < self.outs[number].total;
-            let owes = link.has_failed() || !neighbour.is_told || neighbour.outs.iter().any(has_to_send);
+            let owes = link.has_failed() || !neighbour.is_announced || neighbour.outs.iter().any(has_to_send);
             (lacks || owes).then(|| gone.clone())
         })
     }
@@ -313,13 +313,13 @@ impl<'a, D: Device> Execution<'a, D> {
             let neighbour = &self.neighbours[link];
             let outs = neighbour.outs.iter().copied().filter(|&out| self.can_send(out));
             let mut next = outs.min_by_key(|&out| self.urgency(out));
-            if next.is_none() && neighbour.is_told {
+            if next.is_none() && neighbour.is_announced {
                 break;
             }
             // At once, also without a block: ranks that called different operations may wait for each other. The neighbour knows whether a
             // block goes first.
-            next = next.filter(|_| neighbour.is_told || neighbour.goes_at_once);
-            self.neighbours[link].is_told = true;
+            next = next.filter(|_| neighbour.is_announced || neighbour.goes_at_once);
+            self.neighbours[link].is_announced = true;
             let Some(mut message) = self.links[link].take_spare() else { break };
             match next {
                 Some(out) => self.write(out, &mut message),
@@ -372,7 +372,7 @@ impl<'a, D: Device> Execution<'a, D> {
         self.own_wish == Some(true) || self.wants_plan
     }
 
-    /// Tells neighbours how many more blocks they may send
+    /// Grants neighbours more blocks to send
     fn grant(&mut self, cx: &mut Context<'_>) -> Result<bool, GroupError> {
         let Job { sequence, prepared: Prepared { schedule, window, .. }, .. } = self.job;
         let window = *window;

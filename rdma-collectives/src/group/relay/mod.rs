@@ -1,6 +1,6 @@
 //! Messages between two ranks whose cables are out go over other ranks
 //!
-//! A task of each rank watches the paths to its neighbours. Ranks tell each other which neighbours they reach. What a neighbour that is
+//! A task of each rank watches the paths to its neighbours. Ranks announce to each other which neighbours they reach. What a neighbour that is
 //! not reached does not have yet, and what follows, goes in parts over the shortest way there is, and is kept until the neighbour confirms
 //! it. Messages have numbers: the stream brings them as well when the cable is back, and they are given out once.
 //!

@@ -205,21 +205,21 @@ impl<D: Device> State<D> {
         }
     }
 
-    /// Tells all neighbours which ones this rank reaches
+    /// Announces to all neighbours which ones this rank reaches
     fn announce_reach(&mut self) {
         let packet = Packet::Reach { rank: self.own, reach: self.routes.reach().clone() }.encode();
         self.peers.iter_mut().for_each(|peer| peer.push(packet.clone()));
         self.announced = self.routes.reach().version;
     }
 
-    /// Tells all neighbours what has not been announced because no rank needed to know
+    /// Announces what was not announced before because no rank needed to know
     fn announce_rest(&mut self) {
         if self.announced != self.routes.reach().version {
             self.announce_reach();
         }
     }
 
-    /// Tells the neighbours that this rank or one of them has left; while all cables work, no rank needs to know
+    /// Announces that this rank or a neighbour has left; while all cables work, no rank needs to know
     fn announce_leave(&mut self) {
         if self.routes.has_outage() {
             self.announce_reach();
@@ -398,7 +398,7 @@ impl<D: Device> State<D> {
 }
 
 impl Leaving {
-    /// When to look next, because nothing tells when neighbours have all messages
+    /// When to look next, because no event says when neighbours have all messages
     fn look_at(&mut self, now: Time) -> Time {
         if self.look_at <= now {
             (self.look_at, self.look_after) = (now + self.look_after, (2 * self.look_after).min(LAST_RETRY));

@@ -51,7 +51,7 @@ impl Decision {
     }
 }
 
-/// The views of all ranks from which this one has heard, itself among them
+/// The views of all ranks that this one knows of, itself among them
 #[derive(Clone, Debug)]
 pub(super) struct Views {
     own: usize,
