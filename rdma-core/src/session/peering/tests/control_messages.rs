@@ -1,6 +1,6 @@
 //! Messages about paths that go by other paths
 
-use super::super::control_messages::MAX_WAITING;
+use super::super::control_messages::{ControlMessages, MAX_WAITING};
 use super::*;
 
 fn lost(epoch: u16) -> ControlMessage {
@@ -128,4 +128,36 @@ fn messages_that_a_correct_peer_does_not_send_are_violations() {
         assert_eq!(node.on_control_message(number, &lost(0).to_bytes()), Ok(()));
     }
     assert_eq!(node.on_control_message(MAX_WAITING as u32, &lost(0).to_bytes()), Err(Violation::Control));
+}
+
+/// Catches a report on an earlier message that counts for the one under way, or for one that is not under way yet.
+#[test]
+fn a_report_counts_for_the_message_that_it_names() {
+    let mut messages = ControlMessages::default();
+    assert!(messages.push(lost(0)) && messages.push(lost(1)));
+    messages.delivered(0);
+    assert_eq!(messages.next_to_send(), Some((0, lost(0))), "it was not under way");
+    messages.delivered(1);
+    assert!(!messages.is_due());
+    messages.delivered(0);
+    assert_eq!(messages.next_to_send(), Some((1, lost(1))));
+    messages.lost(0);
+    assert!(!messages.is_due(), "the message before was lost, not this one");
+    messages.lost(1);
+    assert_eq!(messages.next_to_send(), Some((1, lost(1))));
+}
+
+/// Catches a message that is dropped because the ones before it were given up, and one that is taken in again.
+#[test]
+fn numbers_of_messages_that_were_given_up_are_skipped() {
+    let mut messages = ControlMessages::default();
+    assert!(!messages.has_received());
+    let mut arrives = |number: u32| {
+        assert!(messages.receive(Side::Accepting, number, lost(7)));
+        let is_new = messages.has_received();
+        assert_eq!(messages.pop_received().is_some(), is_new);
+        is_new
+    };
+    assert_eq!([0, 5, 6, 6, 5, 0].map(&mut arrives), [true, true, true, false, false, false]);
+    assert_eq!([7 + u32::MAX / 2, 7 + u32::MAX / 2].map(&mut arrives), [true, false]);
 }

@@ -264,3 +264,14 @@ fn nothing_is_left_of_an_expected_message_when_its_session_ends() {
         assert!(!world.nodes[1].expect(session, StreamId::MAIN, LEN));
     }
 }
+
+#[test]
+fn a_message_is_expected_if_it_may_be_long() {
+    let mut world = World::new(1, 1);
+    let session = session(&mut world);
+    let mut can_be = |len: usize| world.nodes[1].expect(session, StreamId::MAIN, len);
+    assert_eq!(
+        [MAX_EAGER, MAX_EAGER + 1, 1 << 24, (1 << 24) + 1].map(&mut can_be),
+        [false, true, true, false]
+    );
+}
