@@ -141,7 +141,7 @@ impl<D: Device> NodeBuilder<D> {
                 options.check_device(port.device())?;
             }
         }
-        let pool = Pool::new(options.zones(ports.len()), options.windows(ports.len()), options.landing())?;
+        let pool = Pool::new(options.zones(ports.len()), options.windows(ports.len()), options.transit())?;
         let inner = Arc::new(NodeInner::new(ports, port_watch, pool, runtime, options));
         let guard = Arc::new(NodeHandle(NodeGuard::new(Arc::clone(&inner))));
         inner.runtime.spawn(Box::pin(Reactor::new(Arc::clone(&inner), timer)));

@@ -192,7 +192,8 @@ impl NodeOptions {
     ///
     /// A session whose application keeps none of its messages gets each one that it asks for, whatever other sessions keep or leave
     /// unread: the node maps as much as the longest message takes beside this memory, in which messages arrive and do not stay. If all
-    /// else is taken, a message arrives there, and moves to the heap, where it counts as what the session keeps.
+    /// else is taken, a message arrives there, and moves to the heap, where it counts as elsewhere: at most one that is unread of each stream, and
+    /// what the application keeps.
     ///
     /// Each peer has a share for messages that are arriving, as long as the longest message. Beyond it, a peer gets memory for another
     /// message only if the share of each other one of [`max_peers`](Self::max_peers) stays free, and as much as its messages then
@@ -241,7 +242,7 @@ impl NodeOptions {
         [
             frames(self.send_memory),
             eager,
-            frames(self.receive_memory).saturating_add(self.landing()),
+            frames(self.receive_memory).saturating_add(self.transit()),
             each(TRANSMIT + PART).saturating_add(self.paths(ports).saturating_mul(STAGING as u32 * PART)),
         ]
     }
@@ -252,7 +253,7 @@ impl NodeOptions {
     }
 
     /// Frames in which long messages arrive and do not stay
-    pub(super) fn landing(&self) -> u32 {
+    pub(super) fn transit(&self) -> u32 {
         u32::try_from(rdma_core::frames(self.max_message)).unwrap_or(u32::MAX)
     }
 

@@ -255,8 +255,9 @@ impl<D: Device> State<D> {
 
     /// Gives the room of a message back that the application has read
     pub(crate) fn recycle(&mut self, key: StreamKey, len: usize, effects: &mut Effects) {
-        if self.consume(key, len) {
-            // Left to the reactor: if the application answers before, the answer carries the room.
+        // Left to the reactor: if the application answers before, the answer carries the room. A message that waits for memory may get it
+        // now: what was dropped may have been on the heap.
+        if self.consume(key, len) || !self.announced.is_empty() {
             effects.wake_reactor();
         }
     }

@@ -37,9 +37,9 @@ impl From<Box<[u8]>> for HeapMessage {
 impl Body {
     /// Copies the bytes to the heap if they are where messages do not stay; returns the registered memory then
     #[must_use = "it is dropped after unlocking"]
-    pub(super) fn leave_landing(&mut self) -> Option<Self> {
+    pub(super) fn leave_transit(&mut self) -> Option<Self> {
         match self {
-            Self::Lease(lease) if lease.is_in_landing() => {
+            Self::Lease(lease) if lease.is_in_transit() => {
                 let copy = HeapMessage { bytes: lease.as_ref().into(), charge: lease.charge() };
                 Some(std::mem::replace(self, Self::Heap(copy)))
             }

@@ -53,7 +53,9 @@ impl<D: Device> State<D> {
                         let key = StreamKey { session: id, stream };
                         match session.stream(stream) {
                             Some(stream) => {
-                                effects.drop(body.leave_landing());
+                                if stream.is_held {
+                                    effects.drop(body.leave_transit());
+                                }
                                 stream.push(body, was_expected, effects);
                                 if !stream.is_held {
                                     self.discard(key, effects);

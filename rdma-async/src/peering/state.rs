@@ -281,10 +281,12 @@ impl<D: Device> State<D> {
 
     /// Whether it is as good as idle for a side that has no path: the application holds no session, the peer has all its messages, and
     /// both know, or no path has brought anything for `timeout`
+    ///
+    /// A short message has no operation any more when it was posted.
     pub(crate) fn needs_no_path(&self, now: Time, timeout: Duration) -> bool {
         let is_released = self.had_session && self.sessions.values().all(SessionState::is_released);
         let is_silent = now >= self.core.last_heard() + timeout;
-        is_released && (is_silent || self.core.lacks_one_report())
+        is_released && (is_silent && self.outgoing.is_empty() || self.core.lacks_one_report())
     }
 
     /// When the latest packet arrived
@@ -364,10 +366,12 @@ impl<D: Device> State<D> {
         self.blocked.iter().find(|(other, _)| *other == path).map(|(_, blocked)| *blocked)
     }
 
-    /// A path could not be made again
+    /// A path could not be made; if there was one before, the snapshot says why
     pub(crate) fn note_failure(&mut self, path: PathId, error: ConnectError) {
-        self.failures.retain(|(other, _)| *other != path);
-        self.failures.push((path, Arc::new(error)));
+        if (path.0 as usize) < self.lanes.len() {
+            self.failures.retain(|(other, _)| *other != path);
+            self.failures.push((path, Arc::new(error)));
+        }
     }
 
     /// Why a path could not be made again at the latest attempt

@@ -183,8 +183,8 @@ impl Lease {
     }
 
     /// Whether it is in memory where messages arrive and do not stay
-    pub(crate) fn is_in_landing(&self) -> bool {
-        self.zone == Zone::Bulk && self.start < self.memory.landing()
+    pub(crate) fn is_in_transit(&self) -> bool {
+        self.zone == Zone::Bulk && self.start < self.memory.transit()
     }
 
     /// Drops `last` after the memory was given back

@@ -47,7 +47,7 @@ pub(super) struct Memory {
     /// Frames of [`Zone::Eager`] that messages leave to windows.
     windows: u32,
     /// The first frames of [`Zone::Bulk`], in which messages arrive and do not stay.
-    landing: u32,
+    transit: u32,
     /// All of the memory; while `owner` is here, only leases reach it.
     bytes: NonNull<[u8]>,
     owner: Box<dyn Any + Send>,
@@ -65,12 +65,12 @@ const WAITING: usize = 64;
 
 impl Memory {
     /// Mapped memory, which each path registers for itself
-    pub(super) fn new(lens: [u32; ZONES], windows: u32, landing: u32) -> Result<Self, PoolError> {
+    pub(super) fn new(lens: [u32; ZONES], windows: u32, transit: u32) -> Result<Self, PoolError> {
         let total = lens.iter().try_fold(0u32, |total, len| total.checked_add(*len));
         let total = total.ok_or(PoolError::Memory(ErrorKind::OutOfMemory))?;
         let arena = Arena::new(total as usize * FRAME).map_err(|error| PoolError::Memory(error.kind()))?;
         let bytes = arena.as_slice_ptr();
-        Ok(Self::divided(lens, [windows, landing], bytes, Box::new(arena), Arc::default()))
+        Ok(Self::divided(lens, [windows, transit], bytes, Box::new(arena), Arc::default()))
     }
 
     /// Memory of the application, one zone for the node of `pool`
@@ -89,7 +89,7 @@ impl Memory {
 
     fn divided(
         lens: [u32; ZONES],
-        [windows, landing]: [u32; 2],
+        [windows, transit]: [u32; 2],
         bytes: NonNull<[u8]>,
         owner: Box<dyn Any + Send>,
         node: Arc<()>,
@@ -107,7 +107,7 @@ impl Memory {
             lens,
             starts,
             windows,
-            landing,
+            transit,
             bytes,
             owner,
             node,
@@ -165,8 +165,8 @@ impl Memory {
     }
 
     /// The first frames of [`Zone::Bulk`], in which messages arrive and do not stay
-    pub(super) fn landing(&self) -> u32 {
-        self.landing
+    pub(super) fn transit(&self) -> u32 {
+        self.transit
     }
 
     /// Length of a zone in frames

@@ -45,10 +45,10 @@ impl Pool {
     /// Maps memory for zones of that many frames, which each path [registers](Self::register) for itself
     ///
     /// Short messages that arrive leave `windows` frames free, so that an application which keeps many of them does not keep a path
-    /// from being made again. Longer messages [do not stay](Lease::is_in_landing) in the first `landing` frames of their zone, so that those which
+    /// from being made again. Longer messages [do not stay](Lease::is_in_transit) in the first `transit` frames of their zone, so that those which
     /// an application keeps do not keep another one from arriving.
-    pub(crate) fn new(zones: [u32; memory::ZONES], windows: u32, landing: u32) -> Result<Self, PoolError> {
-        Memory::new(zones, windows, landing).map(|memory| Self(Arc::new(memory)))
+    pub(crate) fn new(zones: [u32; memory::ZONES], windows: u32, transit: u32) -> Result<Self, PoolError> {
+        Memory::new(zones, windows, transit).map(|memory| Self(Arc::new(memory)))
     }
 
     /// Registers all of the memory with a device
@@ -121,14 +121,14 @@ impl Pool {
 
     /// Leases so many frames for a longer message that may stay, if no task waits and `reserve` frames stay free in one piece
     pub(crate) fn try_lease_long(&self, frames: u32, reserve: u32) -> Option<Lease> {
-        let take = |zone: &mut Frames| zone.take_leaving(self.0.landing(), frames, reserve);
+        let take = |zone: &mut Frames| zone.take_leaving(self.0.transit(), frames, reserve);
         let start = self.0.zone(Zone::Bulk).try_take(take)?;
         Some(self.lease(Zone::Bulk, start, frames))
     }
 
     /// How many frames are free in which longer messages may stay
     pub(crate) fn free_long(&self) -> u32 {
-        self.0.zone(Zone::Bulk).inspect(|zone| zone.free_from(self.0.landing()))
+        self.0.zone(Zone::Bulk).inspect(|zone| zone.free_from(self.0.transit()))
     }
 
     /// How long a lease for sending can be, in bytes

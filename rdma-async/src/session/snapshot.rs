@@ -74,7 +74,7 @@ pub struct PathSnapshot {
     pub device: Option<String>,
     /// The call of the device that has not returned in time, since the path was made
     pub blocked: Option<BlockedCall>,
-    /// Why this side could not make it again when it last tried, since the peer had its first path
+    /// Why this side could not make it again when it last tried
     pub failure: Option<Arc<ConnectError>>,
     /// How it is
     pub status: PathStatus,

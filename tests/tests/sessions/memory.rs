@@ -264,6 +264,28 @@ fn sessions_that_keep_messages_leave_memory_for_one_that_keeps_none() {
     }
 }
 
+/// Regression: the memory that a message on the heap stands for came back, and no task looked for what waited for it.
+#[test]
+fn a_message_that_waits_is_noticed_when_one_on_the_heap_is_dropped() {
+    on_session(Sim::new(), &options().receive_memory(16 * MIB), async |net, pair| {
+        let (mut keepers, mut kept) = (Vec::new(), Vec::new());
+        for _ in 0..6 {
+            let keeper = another(&pair).await;
+            kept.push(keep(Keeps::Messages, &keeper.0, &keeper.1, 4 * MIB).await);
+            keepers.push(keeper);
+        }
+        // The last one is on the heap. All others stay.
+        let (from, to) = &keepers[5];
+        from.try_send(zeros(from, 4 * MIB).await).unwrap();
+        let mut next = begun(to.recv()).await;
+        net.sleep(Duration::from_millis(20)).await;
+        assert!(futures::poll!(next.as_mut()).is_pending());
+        kept.pop();
+        let next = timeout(&*net.runtime(), Duration::from_millis(1), next).await;
+        assert_eq!(next.expect("it comes quickly").unwrap().unwrap().len(), 4 * MIB);
+    });
+}
+
 /// Catches memory that one peer leaves unread, and that the sessions of another peer need.
 #[test]
 fn a_peer_whose_messages_are_not_read_stalls_no_other_peer() {

@@ -9,7 +9,7 @@ use futures::future::join;
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Key, KeyName, Metadata, SharedString, Unit};
 use rdma_async::{Lease, PathStatus, Session, Snapshot};
 use rdma_sim::{Sim, SimDevice};
-use rdma_tests::{Pair, message, on_session, options};
+use rdma_tests::{Pair, connect, message, node, on_session, options};
 
 /// Figures by name and labels
 type Figures = Arc<Mutex<BTreeMap<String, f64>>>;
@@ -192,7 +192,16 @@ fn a_snapshot_tells_what_was_lost_and_sent_again() {
 /// protection domains.
 #[test]
 fn a_path_that_cannot_be_made_again_says_why() {
-    on_session(Sim::new(), &options(), async |net, Pair { ab, ba, .. }| {
+    for has_other_peer in [false, true] {
+        refused(has_other_peer);
+    }
+}
+
+/// Replugs a cable until the device of a node refuses a domain, also beside another peer
+fn refused(has_other_peer: bool) {
+    on_session(Sim::new(), &options(), async |net, Pair { a, ab, ba, .. }| {
+        let second = node(&net, "b", &options());
+        let _other = if has_other_peer { Some(connect(&a, &second).await.unwrap()) } else { None };
         let mut replugs = 0;
         let snapshot = loop {
             net.inject("at 0s b:rdma_en2 flap 5ms".parse().unwrap());

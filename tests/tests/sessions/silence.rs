@@ -138,6 +138,26 @@ fn nodes_without_sessions_do_not_wait_for_a_cable() {
     }
 }
 
+/// Regression: a short message whose operation had ended was forgotten when the cable was out for longer than the timeout, and no session
+/// was held any more.
+#[test]
+fn what_was_sent_before_the_session_was_dropped_arrives_when_a_cable_is_back() {
+    for after in 0..20 {
+        Sim::new().run(async |net| {
+            let Pair { a, b, ab, ba } = over_tcp(&net).await;
+            let [out, back] =
+                [after, 5_000_000].map(|micros| net.now() - Time::ZERO + Duration::from_micros(micros));
+            net.inject(format!("at {}ns a:{DEVICE} unplug", out.as_nanos()).parse().unwrap());
+            net.inject(format!("at {}ns a:{DEVICE} replug", back.as_nanos()).parse().unwrap());
+            ab.send_bytes(b"kept").await.unwrap();
+            drop(ab);
+            assert_eq!(*ba.recv().await.unwrap().expect("it was sent"), *b"kept", "out after {after} µs");
+            drop(ba);
+            join(a.wait_idle(), b.wait_idle()).await;
+        });
+    }
+}
+
 /// Catches sides that keep paths alive, each by its own timeout: the side with the shorter one loses the session.
 #[test]
 fn an_idle_session_lives_with_different_timeouts_at_its_ends() {

@@ -1,4 +1,4 @@
-//! Until when the task that keeps the bootstrap stream waits
+//! Deadlines of the task that keeps the bootstrap stream
 
 use rdma_core::session::Side;
 use rdma_core::{Device, Time};

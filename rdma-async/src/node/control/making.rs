@@ -217,9 +217,9 @@ impl<D: Device> Control<D> {
                     self.send(ControlMessage::Offer(Offer { end, port, transport, link }));
                     Ok(())
                 }
-                // Nothing was tried with the peer.
                 Err(error) if self.is_short_of_objects(Some(&error)) => {
                     self.pause(index);
+                    self.note_shortage(index, error);
                     Ok(())
                 }
                 Err(error) => {
@@ -257,6 +257,9 @@ impl<D: Device> Control<D> {
             }
             PathState::Answering { offer, .. } if self.is_short_of_objects(made.as_ref().err()) => {
                 self.paths[index] = PathState::Waiting { offer, from: now + RETRY_INTERVAL };
+                if let Err(error) = made {
+                    self.note_shortage(index, error);
+                }
                 Ok(())
             }
             PathState::Answering { offer, port } => {
@@ -321,6 +324,13 @@ impl<D: Device> Control<D> {
     fn is_short_of_objects(&self, error: Option<&ConnectError>) -> bool {
         let is_short = matches!(error, Some(ConnectError::Device(error)) if matches!(error.cause, Cause::Exhausted { .. }));
         is_short && self.node.has_other_peers()
+    }
+
+    /// Notes that a path is not made again for lack of objects; as long as there was no path, nothing was tried with the peer
+    fn note_shortage(&mut self, index: usize, error: ConnectError) {
+        if self.first.is_none() {
+            self.note_failure(index, error);
+        }
     }
 
     /// Makes the paths that the peer has offered while their devices had not given up what they had for them before
