@@ -118,7 +118,8 @@ impl<D: Device> Group<D> {
     ///
     /// Waits for every rank that can be reached, until that rank calls it, drops its group, or its sessions end. A rank whose sessions live and to which
     /// no path leads, not over other ranks either, is waited for as long as the [`peer_timeout`](rdma_async::Session::peer_timeout)
-    /// of its sessions; then it is left out, and its sessions are [reset](Session::reset). Waits also for the memory of the
+    /// of its sessions; then it is left out, and its sessions are [reset](Session::reset), also if its device is only slow to make a path again. Waits
+    /// also for the memory of the
     /// group, if the application has leased it meanwhile, and five streams to each neighbour
     /// ([`max_streams`](rdma_async::NodeOptions::max_streams)). Dropping the future leaves the group: it resets the sessions, and the others go
     /// on without this rank.

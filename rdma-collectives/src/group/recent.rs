@@ -31,7 +31,7 @@ impl<K: Clone + Ord, V, const MAX: usize> Recent<K, V, MAX> {
 
     /// Keeps a value, and gives up the one that was not used for the longest time if there are too many
     pub(crate) fn insert(&mut self, key: K, value: V) {
-        if self.values.len() == MAX {
+        if self.values.len() == MAX && !self.values.contains_key(&key) {
             let oldest = self.values.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| key.clone());
             oldest.and_then(|key| self.values.remove(&key));
         }

@@ -434,7 +434,7 @@ mod tests {
 
     /// Catches a peer that seems busy for ever with what it has not announced.
     #[test]
-    fn what_is_expected_and_does_not_come_is_not_waited_for() {
+    fn expected_bytes_are_outstanding_for_a_bounded_time() {
         let mut receiver = BulkReceiver::new(Time::ZERO, MAX_SLOTS, 1);
         receiver.push(Time::ZERO, slot());
         receiver.push(Time::ZERO, Slot { is_expected: true, len: 7, ..slot() });

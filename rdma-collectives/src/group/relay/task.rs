@@ -307,7 +307,7 @@ impl<D: Device> State<D> {
                 let others = self.peers.iter_mut().enumerate().filter(|(other, _)| *other != at);
                 others.for_each(|(_, peer)| peer.push(Box::from(&*message)));
                 if self.routes.has_outage() {
-                    // Who has left before the outage matters now.
+                    // During an outage, ranks need to know which ones had left before.
                     self.announce_rest();
                 }
                 self.find_ways();

@@ -381,7 +381,7 @@ mod tests {
 
     /// Regression: a rank took a neighbour back because of an old statement, when the others had formed the group.
     #[test]
-    fn the_nearer_end_of_a_path_is_believed() {
+    fn a_rank_believes_the_nearer_end_of_a_path() {
         let out =
             |unreached: &[usize], view: View| View { unreached: unreached.iter().copied().collect(), ..view };
         let leads = |zero: &[usize], two: &[usize]| {

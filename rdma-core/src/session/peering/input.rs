@@ -98,7 +98,7 @@ impl Peering {
         }
     }
 
-    fn on_control(
+    pub(super) fn on_control(
         &mut self,
         now: Time,
         path: PathId,

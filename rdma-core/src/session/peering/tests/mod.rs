@@ -187,6 +187,44 @@ fn streams_do_not_wait_for_each_other() {
     assert_eq!(world.nodes[1].finished, [(session, high)]);
 }
 
+/// Catches a message of low priority that goes no further than the packets which the device may have queued at once.
+#[test]
+fn a_long_queue_of_low_priority_goes_on_as_packets_are_sent() {
+    let mut world = World::new(1, 1);
+    let session = world.nodes[0].peering.open().unwrap();
+    let low = world.nodes[0].peering.open_stream(session, Priority::Low).unwrap();
+    let messages: Vec<_> = (0..4).map(|number| message(number, MAX_EAGER)).collect();
+    messages.iter().for_each(|message| drop(world.nodes[0].send(session, low, message.clone())));
+    world.run(SECOND);
+    assert!(world.nodes[1].received[&(session, low)] == messages);
+}
+
+/// Catches more grants or arrivals in a packet than a correct peer sends, which a side would have to remember.
+#[test]
+fn packets_with_too_many_grants_or_arrivals_are_violations() {
+    for (grants, arrivals, is_right) in [
+        (MAX_GRANTS, 0, true),
+        (0, MAX_ARRIVALS, true),
+        (MAX_GRANTS + 1, 0, false),
+        (0, MAX_ARRIVALS + 1, false),
+        (MAX_GRANTS + 1, MAX_ARRIVALS + 1, false),
+    ] {
+        let mut world = World::new(1, 3);
+        world.run(Duration::from_millis(1));
+        let payload: Vec<_> = (0..grants)
+            .flat_map(|slot| {
+                Grant { slot: slot as u32, len: 0, offset: 0, address: Address::default() }.to_bytes()
+            })
+            .chain((0..arrivals).flat_map(|_| Address::default().to_bytes()))
+            .collect();
+        let trailer =
+            PacketTrailer { kind: PacketKind::Bulk, fragment: grants as u8, ..PacketTrailer::default() };
+        let took = world.nodes[0].peering.on_control(world.now, PathId(0), &payload, &trailer);
+        let expected = if is_right { Ok(()) } else { Err(Violation::Payload(payload.len())) };
+        assert_eq!(took, expected, "{grants} grants, {arrivals} arrivals");
+    }
+}
+
 fn faults() -> impl Strategy<Value = Faults> {
     let often = || prop_oneof![Just(0u32), 1..40u32, 200..400u32];
     let rare = || prop_oneof![2 => Just(0u32), 1 => 1..20u32];
