@@ -115,7 +115,7 @@ fn an_all_to_all_of_many_hosts_has_a_plan_and_no_advice() {
     assert_failed(&refused, 1, &["not looked for: the bounds of so many hosts"]);
 }
 
-/// Catches a plan that is accepted for other cables, or with a changed share.
+/// Catches a plan that is accepted for other cables, or with a changed share. Regression: its own cables did not count beside those that were given.
 #[test]
 fn plans_are_checked() {
     let folder = tempdir().unwrap();
@@ -131,6 +131,11 @@ fn plans_are_checked() {
     assert_eq!(other.status.code(), Some(1));
     assert!(stderr(&other).contains("make a plan for it"), "{}", stderr(&other));
     let text = fs::read_to_string(&plan).unwrap();
+    let cable = text.lines().find(|line| line.starts_with("cable ")).expect("it has cables");
+    fs::write(&plan, text.replacen(&format!("{cable}\n"), "", 1)).unwrap();
+    for checked in [tb5!("topo", "check", "mesh:4", &plan), tb5!("topo", "check", &plan)] {
+        assert_failed(&checked, 1, &["the plan is for the cabling"]);
+    }
     fs::write(&plan, text.replacen("1/4", "1/3", 1)).unwrap();
     assert_eq!(tb5!("topo", "check", "mesh:4", &plan).status.code(), Some(1));
     fs::write(&plan, "rdma-plan 1\nnonsense").unwrap();
