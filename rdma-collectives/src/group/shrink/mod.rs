@@ -4,7 +4,7 @@
 //! which ranks they reach. They then know the same, decide the same, state so to each other, and join a group of themselves. A rank that learns
 //! of another loss meanwhile, or whose group does not come together, begins another attempt, and the others follow it.
 
-mod events;
+mod survivor;
 mod views;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,13 +12,13 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use futures::future::{BoxFuture, Either, pending, select, try_join_all};
+use futures::future::{Either, pending, select, try_join_all};
 use futures::stream::FuturesUnordered;
-use rdma_async::{Device, Session, Stream, StreamId};
+use rdma_async::{Device, Session, Stream};
 
-use self::events::{Event, open};
+use self::survivor::{Bundle, Event, Survivor, open};
 pub(super) use self::views::Statement;
-use self::views::{Decision, Versions, Views};
+use self::views::{Decision, Views};
 use super::error::{GroupError, JoinError, ShrinkError};
 use super::join::{self, Reset, Waiting};
 use super::link::{Leases, Streams};
@@ -27,51 +27,6 @@ use super::plans::Plans;
 use super::ranks::Ranks;
 use super::state::{Founding, Group};
 use super::wire::{End, FIRST};
-
-/// The streams to a neighbour
-struct Bundle<D: Device> {
-    statements: Arc<Stream<D>>,
-    /// `None` once they are used
-    link: Option<Streams<D>>,
-    /// The decision of the neighbour in the present attempt, or 0
-    decided: u64,
-    /// The attempt and the decision of the statement that was sent last
-    sent: Option<[u64; 2]>,
-    /// What the neighbour knows once that statement has arrived
-    known: Versions,
-    /// Whether it is still being sent: one at a time, so that none overtakes another
-    is_sending: bool,
-}
-
-impl<D: Device> Drop for Bundle<D> {
-    fn drop(&mut self) {
-        // The future that receives keeps the stream, and the neighbour would wait for another statement.
-        self.statements.finish();
-    }
-}
-
-/// A rank that is looking for the others
-struct Survivor<D: Device> {
-    /// Founding ranks, as everywhere here
-    own: usize,
-    founding: Founding,
-    options: GroupOptions,
-    /// The last group that was agreed on, and those that may have been since
-    groups: Vec<Ranks>,
-    attempt: u64,
-    views: Views,
-    sessions: BTreeMap<usize, Session<D>>,
-    bundles: BTreeMap<usize, Bundle<D>>,
-    /// Neighbours whose cables to this rank are given up: no path over them carries data, and other ranks reach these neighbours
-    given_up: BTreeSet<usize>,
-    /// Neighbours to which no path has carried data for as long as their sessions may be silent
-    cut_off: BTreeSet<usize>,
-    /// The neighbours to which streams are being opened
-    opening: BTreeSet<usize>,
-    events: FuturesUnordered<BoxFuture<'static, Event<D>>>,
-    /// Why this rank can not go on
-    failure: Option<JoinError>,
-}
 
 /// Joins a group of the ranks of `founding` that are left, as rank `rank` of the group that has lost some
 ///
@@ -198,11 +153,6 @@ impl<D: Device> Survivor<D> {
         }
     }
 
-    /// The streams to a neighbour, unless the one with this number belongs to earlier ones
-    fn bundle(&mut self, rank: usize, statements: StreamId) -> Option<&mut Bundle<D>> {
-        self.bundles.get_mut(&rank).filter(|bundle| bundle.statements.id() == statements)
-    }
-
     /// Goes on without the cables to neighbours that no path reaches, as long as others reach them, and without neighbours that are cut off
     ///
     /// Those others may have given up theirs at the same time, because of this rank: then it takes the neighbour back, and waits for a path.
@@ -228,14 +178,6 @@ impl<D: Device> Survivor<D> {
         }
     }
 
-    /// Goes on without a neighbour, which learns of it as soon as a path reaches it
-    fn reset(&mut self, rank: usize) {
-        if let Some(session) = self.sessions.get(&rank) {
-            session.reset(0);
-        }
-        self.lose(rank);
-    }
-
     /// Opens streams to all neighbours to which there are none
     fn open_all(&mut self) {
         let gone = self.views.gone();
@@ -248,14 +190,6 @@ impl<D: Device> Survivor<D> {
             self.opening.insert(rank);
             self.events.push(Box::pin(open(rank, self.sessions[&rank].clone())));
         }
-    }
-
-    /// The session with a neighbour is over
-    fn lose(&mut self, rank: usize) {
-        self.views.lose(rank);
-        self.bundles.remove(&rank);
-        self.sessions.remove(&rank);
-        self.given_up.remove(&rank);
     }
 
     /// Joins the group that was decided; `None` if it does not come together

@@ -1,16 +1,66 @@
-//! What survivors learn from their neighbours, and how they wait for it
+//! A rank that looks for the others: what it has, what it learns, and how it waits for that
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
 use rdma_async::time::timeout;
 use rdma_async::{Device, RecvError, SendError, Session, Stream, StreamId};
 
-use super::views::{Statement, Versions};
-use super::{Bundle, Survivor};
+use super::views::{Statement, Versions, Views};
 use crate::group::error::JoinError;
 use crate::group::join::{self, Waiting};
 use crate::group::link::Streams;
+use crate::group::options::GroupOptions;
+use crate::group::ranks::Ranks;
+use crate::group::state::Founding;
 use crate::group::wire::LEAVING;
+
+/// The streams to a neighbour
+pub(super) struct Bundle<D: Device> {
+    pub(super) statements: Arc<Stream<D>>,
+    /// `None` once they are used
+    pub(super) link: Option<Streams<D>>,
+    /// The decision of the neighbour in the present attempt, or 0
+    pub(super) decided: u64,
+    /// The attempt and the decision of the statement that was sent last
+    pub(super) sent: Option<[u64; 2]>,
+    /// What the neighbour knows once that statement has arrived
+    pub(super) known: Versions,
+    /// Whether it is still being sent: one at a time, so that none overtakes another
+    pub(super) is_sending: bool,
+}
+
+impl<D: Device> Drop for Bundle<D> {
+    fn drop(&mut self) {
+        // The future that receives keeps the stream, and the neighbour would wait for another statement.
+        self.statements.finish();
+    }
+}
+
+/// A rank that is looking for the others
+pub(super) struct Survivor<D: Device> {
+    /// Founding ranks, as everywhere here
+    pub(super) own: usize,
+    pub(super) founding: Founding,
+    pub(super) options: GroupOptions,
+    /// The last group that was agreed on, and those that may have been since
+    pub(super) groups: Vec<Ranks>,
+    pub(super) attempt: u64,
+    pub(super) views: Views,
+    pub(super) sessions: BTreeMap<usize, Session<D>>,
+    pub(super) bundles: BTreeMap<usize, Bundle<D>>,
+    /// Neighbours whose cables to this rank are given up: no path over them carries data, and other ranks reach these neighbours
+    pub(super) given_up: BTreeSet<usize>,
+    /// Neighbours to which no path has carried data for as long as their sessions may be silent
+    pub(super) cut_off: BTreeSet<usize>,
+    /// The neighbours to which streams are being opened
+    pub(super) opening: BTreeSet<usize>,
+    pub(super) events: FuturesUnordered<BoxFuture<'static, Event<D>>>,
+    /// Why this rank can not go on
+    pub(super) failure: Option<JoinError>,
+}
 
 /// What a rank learns while it looks for the others
 pub(super) enum Event<D: Device> {
@@ -31,6 +81,27 @@ pub(super) enum Event<D: Device> {
 }
 
 impl<D: Device> Survivor<D> {
+    /// The streams to a neighbour, unless the one with this number belongs to earlier ones
+    pub(super) fn bundle(&mut self, rank: usize, statements: StreamId) -> Option<&mut Bundle<D>> {
+        self.bundles.get_mut(&rank).filter(|bundle| bundle.statements.id() == statements)
+    }
+
+    /// Goes on without a neighbour, which learns of it as soon as a path reaches it
+    pub(super) fn reset(&mut self, rank: usize) {
+        if let Some(session) = self.sessions.get(&rank) {
+            session.reset(0);
+        }
+        self.lose(rank);
+    }
+
+    /// The session with a neighbour is over
+    pub(super) fn lose(&mut self, rank: usize) {
+        self.views.lose(rank);
+        self.bundles.remove(&rank);
+        self.sessions.remove(&rank);
+        self.given_up.remove(&rank);
+    }
+
     pub(super) fn apply(&mut self, event: Event<D>) {
         match event {
             Event::Silent => (),
@@ -157,17 +228,10 @@ pub(super) async fn open<D: Device>(rank: usize, session: Session<D>) -> Event<D
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
-
-    use futures::stream::FuturesUnordered;
     use rdma_sim::SimDevice;
 
     use super::*;
     use crate::Cabling;
-    use crate::group::options::GroupOptions;
-    use crate::group::ranks::Ranks;
-    use crate::group::shrink::views::Views;
-    use crate::group::state::Founding;
 
     /// Regression: a statement that was too long for a neighbour was lost, and all ranks waited for it for ever.
     #[test]
