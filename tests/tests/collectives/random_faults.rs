@@ -72,7 +72,7 @@ async fn program(net: &Net, cabling: &Cabling) {
     };
     let has_failed = ends.iter().map(|ends| judge(ends)).fold(false, |any, has_failed| any | has_failed);
     sometimes!(has_failed, "survivors name a rank");
-    sometimes!(has_failed && has_beside, "survivors name a rank in two groups");
+    sometimes!(has_beside && !faults.is_empty(), "faults come while two groups operate");
     sometimes!(!faults.is_empty() && !has_failed, "all operations complete in spite of a fault");
 }
 
