@@ -157,8 +157,8 @@ fn the_ranks_that_are_left_go_on() {
     }
 }
 
-/// Regression: ranks waited for ever for one whose cables were out, as long as its process was heard by the byte streams. Catches one that is left out
-/// although its cable comes back in time.
+/// Regression: survivors waited for ever for a rank whose cables were out, as long as byte streams brought messages of its process. Catches a rank that
+/// is left out although its cable comes back in time.
 #[test]
 fn a_rank_whose_cables_are_out_for_good_is_left_out() {
     for ((ranks, edges), back) in [(LINE_4, None), (MESH_4, None), (LINE_4, Some(30)), (MESH_4, Some(30))] {

@@ -138,8 +138,8 @@ fn nodes_without_sessions_do_not_wait_for_a_cable() {
     }
 }
 
-/// Regression: a short message whose operation had ended was forgotten when the cable was out for longer than the timeout, and no session
-/// was held any more.
+/// Regression: a node forgot a short message, whose operation had ended, when the cable was out for longer than the timeout and the
+/// application held no session any more.
 #[test]
 fn what_was_sent_before_the_session_was_dropped_arrives_when_a_cable_is_back() {
     for after in 0..20 {

@@ -7,24 +7,22 @@
 mod survivor;
 mod views;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use futures::future::{Either, pending, select, try_join_all};
-use futures::stream::FuturesUnordered;
+use futures::future::{Either, select, try_join_all};
 use rdma_async::{Device, Session, Stream};
 
 use self::survivor::{Bundle, Event, Survivor, open};
+use self::views::Decision;
 pub(super) use self::views::Statement;
-use self::views::{Decision, Views};
 use super::error::{GroupError, JoinError, ShrinkError};
 use super::join::{self, Reset, Waiting};
 use super::link::{Leases, Streams};
 use super::options::GroupOptions;
 use super::plans::Plans;
-use super::ranks::Ranks;
 use super::state::{Founding, Group};
 use super::wire::{End, FIRST};
 
@@ -42,24 +40,7 @@ pub(super) async fn shrink<D: Device>(
     let own = founding.ranks[rank];
     let sessions: BTreeMap<_, _> = ends.iter().map(|(rank, end)| (*rank, end.session())).collect();
     let reset = sessions.iter().map(|(rank, session)| (*rank, session.clone())).collect();
-    let group: Ranks = founding.ranks.iter().copied().collect();
-    let mut survivor = Survivor {
-        own,
-        options,
-        groups: vec![group.clone()],
-        attempt: founding.epoch + 1,
-        views: Views::new(own, group, founding.epoch, sessions.keys().copied().collect()),
-        founding,
-        sessions,
-        bundles: BTreeMap::new(),
-        given_up: BTreeSet::new(),
-        cut_off: BTreeSet::new(),
-        opening: BTreeSet::new(),
-        events: FuturesUnordered::new(),
-        failure: None,
-    };
-    // Never empty: its end would be an event at once, again and again.
-    survivor.events.push(Box::pin(pending()));
+    let mut survivor = Survivor::new(own, founding, sessions, options);
     left.into_iter().for_each(|rank| survivor.views.leave(rank));
     let paths: Vec<_> = survivor.sessions.iter().map(|(rank, session)| (*rank, session.paths_up())).collect();
     paths.into_iter().for_each(|(rank, up)| survivor.apply(Event::Paths(rank, up)));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, pending};
 use futures::stream::FuturesUnordered;
 use rdma_async::time::timeout;
 use rdma_async::{Device, RecvError, SendError, Session, Stream, StreamId};
@@ -81,6 +81,34 @@ pub(super) enum Event<D: Device> {
 }
 
 impl<D: Device> Survivor<D> {
+    /// Rank `own` of those that were in the group, with its sessions
+    pub(super) fn new(
+        own: usize,
+        founding: Founding,
+        sessions: BTreeMap<usize, Session<D>>,
+        options: GroupOptions,
+    ) -> Self {
+        let group: Ranks = founding.ranks.iter().copied().collect();
+        let survivor = Self {
+            own,
+            options,
+            groups: vec![group.clone()],
+            attempt: founding.epoch + 1,
+            views: Views::new(own, group, founding.epoch, sessions.keys().copied().collect()),
+            founding,
+            sessions,
+            bundles: BTreeMap::new(),
+            given_up: BTreeSet::new(),
+            cut_off: BTreeSet::new(),
+            opening: BTreeSet::new(),
+            events: FuturesUnordered::new(),
+            failure: None,
+        };
+        // Never empty: its end would be an event at once, again and again.
+        survivor.events.push(Box::pin(pending()));
+        survivor
+    }
+
     /// The streams to a neighbour, unless the one with this number belongs to earlier ones
     pub(super) fn bundle(&mut self, rank: usize, statements: StreamId) -> Option<&mut Bundle<D>> {
         self.bundles.get_mut(&rank).filter(|bundle| bundle.statements.id() == statements)
@@ -236,22 +264,10 @@ mod tests {
     /// Regression: a statement that was too long for a neighbour was lost, and all ranks waited for it for ever.
     #[test]
     fn a_statement_that_is_not_sent_is_an_error() {
-        let group = Ranks::from_iter([0, 1]);
-        let mut survivor = Survivor::<SimDevice> {
-            own: 0,
-            options: GroupOptions::new(),
-            groups: vec![group.clone()],
-            attempt: 1,
-            views: Views::new(0, group, 0, Ranks::from_iter([1])),
-            founding: Founding::new(&Cabling::line(2, 1), 0),
-            sessions: BTreeMap::new(),
-            bundles: BTreeMap::new(),
-            given_up: BTreeSet::new(),
-            cut_off: BTreeSet::new(),
-            opening: BTreeSet::new(),
-            events: FuturesUnordered::new(),
-            failure: None,
-        };
+        let founding = Founding::new(&Cabling::line(2, 1), 0);
+        let mut survivor = Survivor::<SimDevice>::new(0, founding, BTreeMap::new(), GroupOptions::new());
+        // It waits for what rank 1 says.
+        survivor.views = Views::new(0, Ranks::from_iter([0, 1]), 0, Ranks::from_iter([1]));
         let mut after = |sent| {
             survivor.apply(Event::Sent(1, StreamId(0), sent));
             survivor.decision()
